@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from caretway.auth.tokens import FixedToken
 from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
@@ -23,7 +23,7 @@ from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, Tur
 from caretway.core.turn import Snapshot
 from caretway.cursor_transport.faults import cut
 from caretway.cursor_transport.identity import Identity
-from caretway.cursor_transport.ports import RunHandler, UnaryResponse
+from caretway.cursor_transport.ports import NewRun, RunHandler, UnaryResponse
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
 from caretway.simulator.exchange import Headers
@@ -116,15 +116,11 @@ class Wire:
         """After how many bytes a piece of the server's ended."""
         self.runs: list[SimRun] = []
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> "Line":
-        return Line(self, handler, request_id)
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> "Line":
+        return Line(self, handler, run.id)
 
-    async def open_run(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = "", **_: Any
-    ) -> "Line":
-        return Line(self, handler, request_id)
+    async def open_run(self, run: NewRun, handler: RunHandler) -> "Line":
+        return Line(self, handler, run.id)
 
     async def open_stream(self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler) -> "Line":
         raise AssertionError("no scene makes such a call")

@@ -7,7 +7,7 @@ not depend on the machine, so a limit here can be close to the truth; whoever ra
 import asyncio
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType as PythonFrame
 from typing import Any
@@ -25,7 +25,7 @@ from caretway.cursor_transport.h2_frames import END_HEADERS, FrameType, field_bl
 from caretway.cursor_transport.h2_transport import H2Run
 from caretway.cursor_transport.identity import Identity
 from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.ports import RunHandler
+from caretway.cursor_transport.ports import NewRun, RunHandler
 from caretway.dialects import ResponseMeta
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.sessions.lifecycle import Happening
@@ -73,7 +73,7 @@ class Wire:
         self.connection.connection_made(Socket())
         self.connection.data_received(frame(FrameType.SETTINGS, 0, 0))
 
-    def open_run_now(self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str) -> H2Run:
+    def open_run_now(self, new: NewRun, handler: RunHandler) -> H2Run:
         run = H2Run(handler, TransportLimits())
         run.stream = self.connection.open(field_block([(":method", "POST")]), run)
         return run

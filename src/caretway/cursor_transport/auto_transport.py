@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
 from .faults import NeedsHttp1
-from .h2_faults import NotHttp2
+from .h2_connection import NotHttp2
 from .h2_transport import H2Transport
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
+from .ports import Listening, NewRun, RunHandler, RunStream, Transport, UnaryResponse
 
 if TYPE_CHECKING:
     from .http1_transport import Http1Transport
@@ -47,23 +47,11 @@ class AutoTransport:
 
         return Http1Transport(self._dial, limits=self._limits)
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> RunStream:
-        return await self._with_carrier(
-            lambda carrier: carrier.open_run(request_id, headers, handler, original, alone=alone)
-        )
+    async def open_run(self, run: NewRun, handler: RunHandler) -> RunStream:
+        return await self._with_carrier(lambda carrier: carrier.open_run(run, handler))
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None:
-        return None if self._chosen is None else self._chosen.open_run_now(request_id, headers, handler, original)
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> RunStream | None:
+        return None if self._chosen is None else self._chosen.open_run_now(run, handler)
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler

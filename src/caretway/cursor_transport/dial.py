@@ -9,7 +9,8 @@ which knows the proxies.
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -29,6 +30,8 @@ ALPN_H2: Final = "h2"
 ALPN_HTTP1: Final = "http/1.1"
 ALPN_BOTH: Final = (ALPN_H2, ALPN_HTTP1)
 CONNECT_TIMEOUT_S: Final = 8.0
+CLOSE_GRACE_S: Final = 1.0
+"""How long is waited for sockets to close in order."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 RETRY_HINT: Final = (
@@ -117,17 +120,6 @@ class Dialler(Struct, frozen=True):
             return _TcpDial(origin, tls, self.connect_timeout_s, address=address)
         proxy_tls = tls_context(self.ca_file, ()) if proxy.kind == "https" else None
         return _TcpDial(replace(origin, via=proxy.name), tls, self.connect_timeout_s, proxy, proxy_tls, address=address)
-
-
-def tcp_dial(
-    base_url: str,
-    *,
-    ca_file: str | None = None,
-    connect_timeout_s: float = CONNECT_TIMEOUT_S,
-    alpn: Sequence[str] = ALPN_BOTH,
-) -> Dial:
-    """Without a proxy."""
-    return Dialler(ca_file=ca_file, connect_timeout_s=connect_timeout_s).dial(base_url, alpn=alpn)
 
 
 def socket_dial(connect: Callable[[], Awaitable[socket.socket]], *, base_url: str = "http://in-process") -> Dial:
@@ -268,3 +260,22 @@ def _words(failure: OSError) -> str:
 
 def _bad_url(base_url: str, reason: str) -> GatewayError:
     return GatewayError(ErrorKind.BAD_REQUEST, f"{base_url!r} is not a usable Agent API address: {reason}")
+
+
+class Closing(Protocol):
+    """A connection that was told to close."""
+
+    closed: asyncio.Future[None]
+
+    def abort(self) -> None: ...
+
+
+async def all_closed(connections: Collection[Closing]) -> None:
+    """Waits a moment for connections to close in order, then aborts what is left."""
+    if connections:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_GRACE_S):
+                await asyncio.gather(*(connection.closed for connection in connections))
+    for connection in connections:
+        if not connection.closed.done():
+            connection.abort()

@@ -347,6 +347,12 @@ def unhandled(bug: Exception) -> GatewayError:
     return GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {bug!r}")
 
 
+def late(path: str, timeout_s: float) -> GatewayError:
+    return GatewayError(
+        ErrorKind.TIMEOUT, f"Cursor did not answer {path} within {timeout_s:g} s", hint=HINTS[ErrorKind.TIMEOUT]
+    )
+
+
 def stopping() -> GatewayError:
     return replace(gateway_stops(), message="The connection to Cursor is being closed: the gateway stops.")
 

@@ -43,10 +43,11 @@ from .h2_frames import (
     WindowOpened,
     frame,
     head_frames,
+    our_settings,
+    read_settings,
     unpadded,
     window_update,
 )
-from .h2_settings import our_settings, read_settings
 
 MAX_STREAMS: Final = 2**31 - 1
 MAX_CONTINUATIONS: Final = 64

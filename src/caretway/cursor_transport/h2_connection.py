@@ -1,5 +1,6 @@
-"""One HTTP/2 connection with many streams: opens receive windows again (backpressure for each stream), bounds what
-waits to be sent, keeps a failing stream from the others, reads small pieces together, drains and closes.
+"""One HTTP/2 connection with many streams: writes what they send, fairly and in batches, opens receive windows again
+(backpressure for each stream), bounds what waits to be sent, keeps a failing stream from the others, reads small
+pieces together, drains and closes.
 
 Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
 the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
@@ -8,7 +9,7 @@ window, so a slow reader and a slow peer stop one stream and nobody else. Refuse
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Final, cast
 
@@ -16,14 +17,11 @@ from ..core.errors import ErrorKind, GatewayError
 from .dial import ALPN_H2
 from .faults import broke_protocol, cut, unhandled
 from .h2_codec import H2Codec
-from .h2_dispatch import gather
-from .h2_faults import NotHttp2, speaks_http2
-from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, HeadReceived, Heard, Http2Broken
+from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, FrameType, HeadReceived, Heard, Http2Broken
 from .h2_liveness import Liveness
-from .h2_stream import H2Stream
-from .h2_writer import H2Writer
+from .h2_stream import H2Stream, gather
 from .limits import TransportLimits
-from .sink import StreamSink
+from .ports import StreamSink
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +31,105 @@ _PIECES: Final = frozenset({DataReceived})
 _stream_id: Final = attrgetter("stream_id")
 SMALL_READ_BYTES: Final = 8 * 1024
 """More than this at a time is worth a read of its own."""
+WRITE_BATCH_BYTES: Final = 256 * 1024
+"""How much is framed before the transport is asked whether it can take more."""
+CONTROL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+"""A peer that makes us answer (PINGs, SETTINGS) and does not read the answers is cut off at this size."""
+_TYPE_AT: Final = 3
+
+
+class NotHttp2(GatewayError):
+    """The peer is there and does not speak HTTP/2."""
+
+
+def speaks_http2(first_bytes: bytes | bytearray) -> bool | None:
+    """A server's first frame is SETTINGS; `HTTP/1.1 400` has a P where the type would be. None: too few bytes yet."""
+    return first_bytes[_TYPE_AT] == FrameType.SETTINGS if len(first_bytes) > _TYPE_AT else None
+
+
+class H2Writer:
+    """What a connection writes next: streams take turns frame by frame (fairness). A stream whose window is shut waits
+    for the update that opens it; when the socket takes no more, all wait: what they say stays in their outboxes. Many
+    messages leave in one write, at the end of the read that caused them or in the next round of the loop."""
+
+    __slots__ = (
+        "_due",
+        "_framing",
+        "_life",
+        "_loop",
+        "_not_read",
+        "_over",
+        "_stuck",
+        "blocked",
+        "reading",
+        "sendable",
+        "transport",
+    )
+
+    def __init__(
+        self, framing: H2Codec, life: Liveness, loop: asyncio.AbstractEventLoop, not_read: Callable[[], None]
+    ) -> None:
+        """`not_read` is called when the peer does not read what it makes us say."""
+        self._framing = framing
+        self._life = life
+        self._loop = loop
+        self._not_read = not_read
+        self.transport: asyncio.Transport | None = None
+        self.sendable: dict[int, H2Stream] = {}
+        """In turn: each sends one frame and goes to the back."""
+        self.reading = False
+        """A read is being worked on, and whoever does that flushes at its end."""
+        self.blocked = False
+        """The transport takes no more for now."""
+        self._stuck = False  # a stream found its window shut and is not among them
+        self._due = False
+        self._over = False
+
+    def again(self, streams: Mapping[int, H2Stream]) -> None:
+        """Windows may have been opened."""
+        if self._stuck:
+            self._stuck = False
+            self.sendable.update((each.id, each) for each in streams.values() if each.outbox.size)
+
+    def soon(self) -> None:
+        if not self.reading and not self._due:
+            self._due = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._due = False
+        sendable, framing = self.sendable, self._framing
+        while sendable and not self.blocked and not self._over:
+            framed = 0
+            while sendable and framed < WRITE_BATCH_BYTES:
+                stream_id = next(iter(sendable))
+                stream = sendable.pop(stream_id)
+                data = stream.outbox.take(framing.room(stream_id))
+                if not data:
+                    self._stuck = True  # its window is shut; the update that opens it puts the stream back
+                    continue
+                framing.send(stream_id, data, end=stream.complete and not stream.outbox.size)
+                framed += len(data)
+                if stream.outbox.size:
+                    sendable[stream_id] = stream
+            self._life.sent += framed
+            self.write()
+        if framing.outgoing:
+            self.write()
+
+    def write(self) -> None:
+        """What is framed, in one piece."""
+        data = self._framing.data_to_send()
+        if not data or self._over or self.transport is None:
+            return
+        self.transport.write(data)
+        if self.blocked and self.transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
+            self._not_read()
+
+    def stop(self) -> None:
+        """Nothing leaves any more."""
+        self._over = True
+        self.sendable.clear()
 
 
 class H2Connection(asyncio.Protocol):
@@ -325,6 +422,7 @@ class H2Connection(asyncio.Protocol):
 
     @property
     def in_use(self) -> bool:
+        """There are streams on it."""
         return bool(self._streams)
 
     def send_ping(self, payload: bytes) -> None:
@@ -332,6 +430,7 @@ class H2Connection(asyncio.Protocol):
         self._out.soon()
 
     def proven(self) -> None:
+        """It was in doubt, and its peer has answered."""
         self._on_change(self)
 
     def unheard(self, waited_s: float) -> None:

@@ -13,6 +13,8 @@ from typing import Final, final
 
 from msgspec import Struct
 
+from .h2_fields import MAX_FIELDS_BYTES
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 HEAD: Final = struct.Struct(">IBI")
 """A frame's nine bytes: length (24 bits) with type (8 bits), flags, stream."""
@@ -142,6 +144,26 @@ def unpadded(payload: bytes) -> bytes:
     return payload[1 : len(payload) - payload[0]]
 
 
+def read_settings(stream_id: int, flags: int, payload: bytes) -> list[tuple[int, int]] | None:
+    """The peer's (name, value) in order; None when the frame only says that ours were seen. Raises Http2Broken for what
+    a peer may not set."""
+    if stream_id:
+        raise Http2Broken(Code.PROTOCOL_ERROR, f"SETTINGS on stream {stream_id}")
+    if len(payload) % 6 or (flags & ACK and payload):
+        raise Http2Broken(Code.FRAME_SIZE_ERROR, f"SETTINGS of {len(payload)} bytes")
+    if flags & ACK:
+        return None
+    theirs: list[tuple[int, int]] = list(struct.iter_unpack(">HI", payload))
+    for name, value in theirs:
+        if name == H2Setting.INITIAL_WINDOW_SIZE and value > MAX_WINDOW:
+            raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {value} bytes")
+        if name == H2Setting.MAX_FRAME_SIZE and not FRAME_BYTES <= value < 1 << 24:
+            raise Http2Broken(Code.PROTOCOL_ERROR, f"frames of {value} bytes")
+        if name == H2Setting.ENABLE_PUSH and value:
+            raise Http2Broken(Code.PROTOCOL_ERROR, "a server that wants pushes")
+    return theirs
+
+
 # -- what a client says
 
 
@@ -151,6 +173,17 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
 
 def settings(values: Iterable[tuple[H2Setting, int]]) -> bytes:
     return frame(FrameType.SETTINGS, 0, 0, b"".join(struct.pack(">HI", name, value) for name, value in values))
+
+
+def our_settings(stream_window_bytes: int) -> bytes:
+    """The frame that greets the peer."""
+    return settings(
+        (
+            (H2Setting.ENABLE_PUSH, 0),
+            (H2Setting.INITIAL_WINDOW_SIZE, stream_window_bytes),
+            (H2Setting.MAX_HEADER_LIST_SIZE, MAX_FIELDS_BYTES),
+        )
+    )
 
 
 def window_update(stream_id: int, size: int) -> bytes:

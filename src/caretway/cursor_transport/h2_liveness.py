@@ -8,38 +8,18 @@ while one is awaited, for idling out otherwise.
 """
 
 import asyncio
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from .deadline_timer import DeadlineTimer
 from .limits import TransportLimits
+
+if TYPE_CHECKING:
+    from .h2_connection import H2Connection
 
 STEPS: Final = 4
 """The time for an answer is waited in this many parts. A part that took longer, because this process did not run,
 counts like any other: an answer that waited in our own socket is read before the next one is over."""
 LAST_PART_S: Final = 0.01
-
-
-class Link(Protocol):
-    """The connection, as its liveness sees it."""
-
-    @property
-    def in_use(self) -> bool:
-        """There are streams on it."""
-        ...
-
-    def send_ping(self, payload: bytes) -> None: ...
-
-    def proven(self) -> None:
-        """It was in doubt, and its peer has answered."""
-        ...
-
-    def unheard(self, waited_s: float) -> None:
-        """Its peer does not hear us."""
-        ...
-
-    def idle(self) -> None:
-        """Nobody has used it for long."""
-        ...
 
 
 class PendingPing:
@@ -82,9 +62,9 @@ class Liveness:
         "_answered_at",
         "_asked",
         "_asked_at",
+        "_connection",
         "_doubted",
         "_limits",
-        "_link",
         "_loop",
         "_proven",
         "_question",
@@ -93,8 +73,8 @@ class Liveness:
         "sent",
     )
 
-    def __init__(self, link: Link, limits: TransportLimits, loop: asyncio.AbstractEventLoop) -> None:
-        self._link = link
+    def __init__(self, connection: "H2Connection", limits: TransportLimits, loop: asyncio.AbstractEventLoop) -> None:
+        self._connection = connection
         self._limits = limits
         self._loop = loop
         self._alarm = DeadlineTimer(loop)
@@ -130,7 +110,7 @@ class Liveness:
     def emptied(self) -> None:
         """The last stream is gone."""
         if self._question is None:
-            self._alarm.set(self._limits.idle_timeout_s, self._link.idle)
+            self._alarm.set(self._limits.idle_timeout_s, self._connection.idle)
 
     def doubt(self) -> None:
         """Somebody waited in vain: ask at once and do not wait long. Who doubts after him changes nothing."""
@@ -148,12 +128,12 @@ class Liveness:
         was_in_doubt = self.in_doubt
         self._question, self._doubted = None, False
         self._proven, self._answered_at = question.sent, self._loop.time()
-        if self._link.in_use:
+        if self._connection.in_use:
             self._look()
         else:
             self.emptied()
         if was_in_doubt:
-            self._link.proven()
+            self._connection.proven()
 
     def stop(self) -> None:
         self._alarm.cancel()
@@ -176,7 +156,7 @@ class Liveness:
             payload, now, patience_s, sent=self.sent, ahead=self.sent - self._proven, heard=self.heard
         )
         self._wait(self._question)
-        self._link.send_ping(payload)
+        self._connection.send_ping(payload)
 
     def _wait(self, question: PendingPing) -> None:
         left = patience(question, self.heard, self._limits) - question.waited_s
@@ -188,4 +168,4 @@ class Liveness:
         if question.waited_s < patience(question, self.heard, self._limits):
             self._wait(question)
         else:
-            self._link.unheard(question.waited_s)
+            self._connection.unheard(question.waited_s)

@@ -15,18 +15,15 @@ from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
 from ..wire.envelope import pack
 from ..wire.paths import RUN
-from .closing import all_closed
-from .dial import Dial
-from .faults import NeedsHttp1, cut, stopping
+from .dial import Dial, all_closed
+from .faults import NeedsHttp1, cut, late, stopping
 from .h2_connection import H2Connection
-from .h2_faults import Unprocessed
 from .h2_frames import field_block
-from .h2_stream import H2Stream
+from .h2_stream import H2Stream, Unprocessed
 from .heads import RUN_HEADERS, head, run_ids
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import RunHandler, UnaryResponse
-from .run_reader import RunReader
-from .unary import UnaryAnswer, late
+from .ports import NewRun, RunHandler, UnaryResponse
+from .run_reader import RunReader, UnaryAnswer
 
 Attempt = asyncio.Task[GatewayError | None]
 """To connect; its result is what went wrong."""
@@ -55,26 +52,16 @@ class H2Transport:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> "H2Run":
-        block = self._run_head(headers) + field_block(run_ids(request_id, original))
-        connection = await (self._acquire_alone() if alone else self._acquire())
+    async def open_run(self, run: NewRun, handler: RunHandler) -> "H2Run":
+        block = self._run_head(run.headers) + field_block(run_ids(run.id, run.original))
+        connection = await (self._acquire_alone() if run.alone else self._acquire())
         return self._run(connection, block, handler)
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> "H2Run | None":
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> "H2Run | None":
         connection = None if self._waiting else self._with_room()  # who waits for a place comes first
         if connection is None:
             return None
-        return self._run(connection, self._run_head(headers) + field_block(run_ids(request_id, original)), handler)
+        return self._run(connection, self._run_head(run.headers) + field_block(run_ids(run.id, run.original)), handler)
 
     def _run(self, connection: H2Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
         run = H2Run(handler, self._limits, foreign=body is not None)

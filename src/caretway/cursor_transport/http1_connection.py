@@ -7,14 +7,17 @@ waits for the connection next.
 
 import asyncio
 import logging
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import h11
 
 from ..core.errors import GatewayError
 from .faults import broke_protocol, cut, unhandled
 from .heads import read_fields
-from .sink import NOBODY, StreamSink
+from .ports import NOBODY, StreamSink
+
+if TYPE_CHECKING:
+    from .http1_pool import Http1Pool
 
 log = logging.getLogger(__name__)
 
@@ -126,21 +129,9 @@ class Http1Exchange:
             log.exception("the owner of a request failed at its end")
 
 
-class ConnectionOwner(Protocol):
-    """The pool, as its connections see it."""
-
-    def released(self, connection: "Http1Connection", exchange: Http1Exchange, *, reusable: bool) -> None:
-        """The exchange has its whole answer; its owner is told right after this."""
-        ...
-
-    def failed(self, exchange: Http1Exchange, error: GatewayError) -> None: ...
-
-    def lost(self, connection: "Http1Connection") -> None: ...
-
-
 class Http1Connection(asyncio.Protocol):
-    def __init__(self, keeper: ConnectionOwner, host: str) -> None:
-        self._keeper = keeper
+    def __init__(self, pool: "Http1Pool", host: str) -> None:
+        self._pool = pool
         self._host = host
         self._framing = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
         self._transport: asyncio.Transport | None = None
@@ -219,7 +210,7 @@ class Http1Connection(asyncio.Protocol):
         self._fail(cut(f"the connection to {self._host} was closed{reason}"))
         if not self.closed.done():
             self.closed.set_result(None)
-        self._keeper.lost(self)
+        self._pool.lost(self)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -291,14 +282,14 @@ class Http1Connection(asyncio.Protocol):
             framing.start_next_cycle()
         elif self._transport is not None:
             self._transport.close()
-        self._keeper.released(self, exchange, reusable=reusable)
+        self._pool.released(self, exchange, reusable=reusable)
         exchange.end(None)
 
     def _fail(self, error: GatewayError) -> None:
         exchange = self._exchange
         if exchange is not None:
             self._detach(exchange)
-            self._keeper.failed(exchange, error)
+            self._pool.failed(exchange, error)
 
     def _detach(self, exchange: Http1Exchange) -> None:
         self._exchange = exchange.connection = None

@@ -11,8 +11,7 @@ from collections import deque
 
 from ..core.errors import ErrorKind, GatewayError
 from ..tasks import spawn
-from .closing import all_closed
-from .dial import Dial
+from .dial import Dial, all_closed
 from .faults import cut, stopping
 from .http1_connection import Http1Connection, Http1Exchange
 from .limits import TransportLimits
@@ -92,6 +91,7 @@ class Http1Pool:
     # -- told by the connections --------------------------------------------------------------------------------------
 
     def released(self, connection: Http1Connection, exchange: Http1Exchange, *, reusable: bool) -> None:
+        """The exchange has its whole answer; its owner is told right after this."""
         self._settle(exchange)
         if reusable:
             self._keep(connection)

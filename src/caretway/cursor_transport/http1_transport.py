@@ -19,14 +19,13 @@ from ..wire.messages import ai
 from ..wire.paths import BIDI_APPEND, RUN_SSE
 from .append_watch import AppendState, AppendVerdict, AppendWatch
 from .dial import Dial, Origin
-from .faults import NEVER_RETRIED, cut, fault_from_status
+from .faults import NEVER_RETRIED, cut, fault_from_status, late
 from .heads import APPEND_HEADERS, RUN_HEADERS, head, run_ids
 from .http1_connection import Http1Exchange
 from .http1_pool import Http1Pool
 from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import RunHandler, UnaryResponse
-from .run_reader import RunReader
-from .unary import UnaryAnswer, late
+from .ports import NewRun, RunHandler, UnaryResponse
+from .run_reader import RunReader, UnaryAnswer
 
 
 class Http1Transport:
@@ -40,23 +39,13 @@ class Http1Transport:
     def connection_count(self) -> int:
         return self._pool.connection_count
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> "Http1Run":
-        mine = {"x-cursor-streaming": "true", **headers, **dict(run_ids(request_id, original))}
-        run = Http1Run(self._pool, self._origin, self._limits, request_id, mine, handler)
-        await self._pool.start(run.listening, alone=alone)
-        return run
+    async def open_run(self, run: NewRun, handler: RunHandler) -> "Http1Run":
+        mine = {"x-cursor-streaming": "true", **run.headers, **dict(run_ids(run.id, run.original))}
+        stream = Http1Run(self._pool, self._origin, self._limits, run.id, mine, handler)
+        await self._pool.start(stream.listening, alone=run.alone)
+        return stream
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> "Http1Run | None":
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> "Http1Run | None":
         return None  # every run has a connection of its own, which is rarely at hand
 
     async def open_stream(

@@ -1,12 +1,13 @@
-"""The interfaces between the Agent API client and a transport: `Transport`, `RunStream` (send, pause, doubt, close),
-`RunHandler`, `UnaryResponse`. HTTP/2 and HTTP/1.1 both fit.
+"""The interfaces between the Agent API client and a transport: `Transport`, `NewRun`, `RunStream` (send, pause, doubt,
+close), `RunHandler`, `UnaryResponse`; between a connection and the owner of one request: `StreamSink`. HTTP/2 and
+HTTP/1.1 both fit.
 
 Everything here is called on the event loop. A handler's methods are plain functions: they are called from the socket's
 own callback, so a message that needs an answer is answered before anything else happens, without a task in between.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -53,6 +54,20 @@ class RunStream(Listening, Protocol):
         ...
 
 
+class NewRun(Struct, frozen=True):
+    """A run attempt to open."""
+
+    id: str
+    headers: Mapping[str, str]
+    """The caller's (authorization, x-cursor-...), the same for many runs. The transport adds the ids and what its
+    carrier needs."""
+    original: str = ""
+    """The id of the run's first attempt."""
+    alone: bool = False
+    """On a new connection, which no other run shares while this one lives; when there are as many connections as there
+    may be, on one that is in order."""
+
+
 class UnaryResponse(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
@@ -62,28 +77,17 @@ class UnaryResponse(Struct, frozen=True):
 class Transport(Protocol):
     """Warm, shared connections to one base URL."""
 
-    name: str
-    """`h2` or `http1`."""
-
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> RunStream:
-        """Open a run attempt. `headers` are the caller's (authorization, x-cursor-...), the same for many runs; the
-        transport adds what its carrier needs, and the ids of this attempt and of the run's first one (`original`).
-        `alone`: on a new connection, which no other run shares while this one lives; when there are as many connections
-        as there may be, on one that is in order. Below a run nothing is repeated: whatever breaks is told.
-        Raises GatewayError(UPSTREAM_DOWN) when no connection can be had."""
+    @property
+    def name(self) -> str:
+        """`h2` or `http1`."""
         ...
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None:
+    async def open_run(self, run: NewRun, handler: RunHandler, /) -> RunStream:
+        """Below a run nothing is repeated: whatever breaks is told. Raises GatewayError(UPSTREAM_DOWN) when no
+        connection can be had."""
+        ...
+
+    def open_run_now(self, run: NewRun, handler: RunHandler, /) -> RunStream | None:
         """The same without waiting, where that can be. None: nothing was done, `open_run` has to be awaited."""
         ...
 
@@ -98,3 +102,21 @@ class Transport(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class StreamSink(Protocol):
+    """The owner of one request. `on_end` is called exactly once, and nothing after the owner's own `close()`. What
+    `on_head` and `on_data` raise ends this request only: a GatewayError as it is, anything else as a bug of ours."""
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_end(self, error: GatewayError | None) -> None: ...
+
+
+class _Nobody:
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
+    def on_data(self, data: bytes) -> None: ...
+    def on_end(self, error: GatewayError | None) -> None: ...
+
+
+NOBODY: Final[StreamSink] = _Nobody()

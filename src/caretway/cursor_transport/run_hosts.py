@@ -8,8 +8,8 @@ tried, and kept for the account when a run was heard there. A host that the sett
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final
 from urllib.parse import urlsplit
 
 from google.protobuf.message import DecodeError
@@ -18,7 +18,7 @@ from ..core.errors import GatewayError
 from ..wire.envelope import End
 from ..wire.messages import ai
 from .dial import read_origin
-from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
+from .ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +49,6 @@ def _domain(host: str) -> str:
     return host
 
 
-class OpenNow(Protocol):
-    def __call__(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None: ...
-
-
 class RunHosts:
     """A Transport: runs go to the account's host, and everything else to the API."""
 
@@ -67,7 +61,6 @@ class RunHosts:
         fixed: str = "",
     ) -> None:
         """`fixed`: the host for runs that the settings name."""
-        self.name = api.name
         self._api, self._api_url, self._open_at, self._clock = api, api_url, open_at, clock
         self._fixed = bool(fixed)
         self._runs = open_at(fixed) if fixed else api
@@ -80,6 +73,7 @@ class RunHosts:
         self._moving = asyncio.Lock()
         self._others: dict[str, Transport] = {fixed: self._runs} if fixed else {}
         self._go(self._runs, self.current)
+        self.open_stream, self.call = api.open_stream, api.call
 
     def belongs_to(self, account: str) -> None:
         """Another account may have another host."""
@@ -128,7 +122,9 @@ class RunHosts:
     def _go(self, transport: Transport, url: str) -> None:
         self._runs, self.current = transport, url
         # A run costs nothing more for the choice of its host, once that is known to be right.
-        self.open_run_now: OpenNow = transport.open_run_now if url in self._heard else _never_now
+        self.open_run_now: Callable[[NewRun, RunHandler], RunStream | None] = (
+            transport.open_run_now if url in self._heard else _never_now
+        )
 
     def heard(self, at: str) -> None:
         """A run was answered there."""
@@ -138,38 +134,20 @@ class RunHosts:
 
     # ---- Transport
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> RunStream:
+    @property
+    def name(self) -> str:
+        return self._api.name
+
+    async def open_run(self, run: NewRun, handler: RunHandler) -> RunStream:
         listener = handler if self.current in self._heard else _Listener(self, self.current, handler)
-        stream = await self._runs.open_run(request_id, headers, listener, original, alone=alone)
-        self.name = self._runs.name
-        return stream
-
-    async def open_stream(
-        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
-    ) -> Listening:
-        return await self._api.open_stream(path, headers, message, handler)
-
-    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
-        response = await self._api.call(method, path, headers, body)
-        self.name = self._api.name
-        return response
+        return await self._runs.open_run(run, listener)
 
     async def aclose(self) -> None:
         for transport in (*self._others.values(), self._api):
             await transport.aclose()
 
 
-def _never_now(
-    request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-) -> RunStream | None:
+def _never_now(run: NewRun, handler: RunHandler) -> RunStream | None:
     """While a host has to prove itself, its runs are listened to."""
     return None
 
@@ -177,15 +155,13 @@ def _never_now(
 class _Listener:
     """Tells that something was heard of a run, and stands aside."""
 
-    __slots__ = ("_at", "_handler", "_hosts")
+    __slots__ = ("_at", "_handler", "_hosts", "on_closed")
 
     def __init__(self, hosts: RunHosts, at: str, handler: RunHandler) -> None:
         self._hosts, self._at, self._handler = hosts, at, handler
+        self.on_closed = handler.on_closed
 
     def on_messages(self, messages: list[bytes]) -> None:
         if type(messages[0]) is not End:
             self._hosts.heard(self._at)
         self._handler.on_messages(messages)
-
-    def on_closed(self, error: GatewayError | None) -> None:
-        self._handler.on_closed(error)

@@ -1,5 +1,6 @@
 """The response of a run, for both transports: Connect frames become messages in small slices, held while the reader is
-slow (backpressure); a refusal's body, a wrong content type, a stream cut inside a message.
+slow (backpressure); a refusal's body, a wrong content type, a stream cut inside a message. `UnaryAnswer` is the same
+for a unary call.
 
 In, as a carrier's `StreamSink`: status and headers, then body bytes in any chunking, then the end. Out, to the run's
 handler: messages, then how it ended. However much one read brings, a callback works on a small part of it; the carrier
@@ -17,7 +18,7 @@ from ..wire.envelope import NO_STAND_INS, EnvelopeError, EnvelopeReader
 from ..wire.heavy import STAND_INS, TooMuch, informs, lighten
 from .faults import broke_protocol, cut, fault_from_status, unhandled
 from .limits import TransportLimits
-from .ports import RunHandler
+from .ports import RunHandler, UnaryResponse
 
 log = logging.getLogger(__name__)
 
@@ -259,3 +260,34 @@ def _batches(messages: list[bytes]) -> list[list[bytes]]:
             batches.append([message])
         together = news
     return batches
+
+
+class UnaryAnswer:
+    """The answer to one unary call, gathered up to a size limit. Awaited as `response`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.response: asyncio.Future[UnaryResponse] = asyncio.get_running_loop().create_future()
+        self.heard = False
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
+        self._body = bytearray()
+        self._max_bytes = max_bytes
+
+    def on_head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.heard = True
+        self._status, self._headers = status, headers
+
+    def on_data(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > self._max_bytes:
+            raise broke_protocol(f"the answer to a call is larger than {self._max_bytes} bytes")
+
+    def on_end(self, error: GatewayError | None) -> None:
+        if self.response.done():
+            return
+        if error is None and not self.heard:
+            error = broke_protocol("a call ended without a response")
+        if error is not None:
+            self.response.set_exception(error)
+        else:
+            self.response.set_result(UnaryResponse(self._status, self._headers, bytes(self._body)))

@@ -13,7 +13,7 @@ from ..core.errors import GatewayError
 from ..wire.envelope import End
 from ..wire.messages import pb
 from .heads import run_ids
-from .ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
+from .ports import Listening, NewRun, RunHandler, RunStream, Transport, UnaryResponse
 
 
 class Recorder(Protocol):
@@ -24,33 +24,26 @@ class Recorder(Protocol):
 
 class TracingTransport:
     def __init__(self, inner: Transport, recorder: Recorder) -> None:
-        self.name = inner.name
         self._inner = inner
         self._recorder = recorder
+        self.aclose = inner.aclose
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> RunStream:
-        run = self._recorder.number()
-        self._recorder.write("run", run=run, headers=sorted({*headers, *dict(run_ids(request_id, original))}))
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def open_run(self, run: NewRun, handler: RunHandler) -> RunStream:
+        number = self._recorder.number()
+        headers = sorted({*run.headers, *dict(run_ids(run.id, run.original))})
+        self._recorder.write("run", run=number, headers=headers)
         try:
-            ear = _Ear(handler, self._recorder, run)
-            stream = await self._inner.open_run(request_id, headers, ear, original, alone=alone)
+            stream = await self._inner.open_run(run, _Ear(handler, self._recorder, number))
         except GatewayError as error:
-            self._recorder.write("run refused", run=run, kind=error.kind.value)
+            self._recorder.write("run refused", run=number, kind=error.kind.value)
             raise
-        self.name = self._inner.name  # known since the carrier was chosen
-        return _Mouth(stream, self._recorder, run)
+        return _Mouth(stream, self._recorder, number)
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None:
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> RunStream | None:
         return None  # what is written down is written down at one place
 
     async def open_stream(
@@ -70,14 +63,10 @@ class TracingTransport:
         except GatewayError as error:
             self._recorder.write("call failed", method=method, path=path, kind=error.kind.value)
             raise
-        self.name = self._inner.name
         self._recorder.write(
             "call", method=method, path=path, status=response.status, sent=len(body), received=len(response.body)
         )
         return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 class _Ear:
@@ -104,17 +93,12 @@ class _Mouth:
         self._stream = stream
         self._recorder = recorder
         self._run = run
+        self.pause, self.resume = stream.pause, stream.resume
 
     def send(self, message: bytes) -> None:
         told = [(kind(pb.AgentClientMessage, message), len(message))]
         self._recorder.write("sent", run=self._run, messages=told)
         self._stream.send(message)
-
-    def pause(self) -> None:
-        self._stream.pause()
-
-    def resume(self) -> None:
-        self._stream.resume()
 
     def doubt(self) -> None:
         self._recorder.write("in doubt", run=self._run)

@@ -10,8 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ..core.errors import GatewayError
-from ..cursor_transport.ports import Listening, RunHandler, RunStream, Transport, UnaryResponse
+from ..cursor_transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
 from ..wire.envelope import End
 from ..wire.errors import ErrorSyntax, read_end
 from ..wire.messages import pb
@@ -78,54 +77,38 @@ class WireWatch:
 
 class WatchedTransport:
     def __init__(self, inner: Transport, watch: WireWatch) -> None:
-        self.name = inner.name
         self._inner = inner
         self._watch = watch
         self._headers: dict[str, str] = {}
+        self.open_stream, self.aclose = inner.open_stream, inner.aclose
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> RunStream:
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    async def open_run(self, run: NewRun, handler: RunHandler) -> RunStream:
         notes = RunNotes()
         self._watch.runs.append(notes)
-        stream = await self._inner.open_run(request_id, headers, _Ear(handler, notes), original, alone=alone)
-        self.name = self._inner.name
-        return _Mouth(stream, notes)
+        return _Mouth(await self._inner.open_run(run, _Ear(handler, notes)), notes)
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None:
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> RunStream | None:
         return None  # what is noted is noted at one place
-
-    async def open_stream(
-        self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
-    ) -> Listening:
-        return await self._inner.open_stream(path, headers, message, handler)
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         response = await self._inner.call(method, path, headers, body)
         self._headers = dict(headers)
-        self.name = self._inner.name
         return response
 
     async def probe(self, path: str, kind: str, body: bytes = b"") -> UnaryResponse:
         """A call in the same name as the last one that was answered, with another path and content type."""
         return await self._inner.call("POST", path, self._headers | {"content-type": kind}, body)
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
 
 class _Ear:
     def __init__(self, handler: RunHandler, notes: RunNotes) -> None:
         self._handler = handler
         self._notes = notes
+        self.on_closed = handler.on_closed
 
     def on_messages(self, messages: list[bytes]) -> None:
         for message in messages:
@@ -134,9 +117,6 @@ class _Ear:
             else:
                 _hear(message, self._notes)
         self._handler.on_messages(messages)
-
-    def on_closed(self, error: GatewayError | None) -> None:
-        self._handler.on_closed(error)
 
 
 class _Mouth:

@@ -2,26 +2,29 @@
 redirect, their number, type, size and time, how many at once; they become data URLs before decoding.
 
 Off by default: a gateway that fetches what it is told can be used to look around in a private network (SSRF,
-server-side request forgery). `public` fetches from public addresses only (`addresses`), checked after the name was
+server-side request forgery). `public` fetches from public addresses only (`is_public`), checked after the name was
 resolved and for every redirect, and connects to the address that was checked, or asks a proxy for it. `any` fetches
-from anywhere, and leaves names to a proxy. What comes back must be an image, not too large, and there in time: the
-limit is for all of it, names, redirects and a server that drips.
+from anywhere, and leaves names to a proxy. A name is never looked up a second time, so one that changes its address
+meanwhile (DNS rebinding) is no way around the check. What comes back must be an image, not too large, and there in
+time: the limit is for all of it, names, redirects and a server that drips.
 """
 
 import asyncio
 import base64
+import ipaddress
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import httptools
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..core.errors import GatewayError, bad_request
 from ..tasks import aside
-from .addresses import is_public
-from .fetching import Connector, Fetched, FetchFailed, get
+
+P = TypeVar("P", bound=asyncio.Protocol)
 
 MAX_IMAGES: Final = 32
 _FETCHED: Final = ("http://", "https://")
@@ -35,6 +38,61 @@ _TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"}
 _NAMES: Final = ThreadPoolExecutor(4, "names")
 """Looks names up; a lookup that hangs takes a thread of these and nobody else's."""
 _SLICE: Final = 3 * 2**18
+MAX_HEAD: Final = 64 * 2**10
+_READ: Final = 64 * 2**10
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+_NOT_PUBLIC: Final = tuple(
+    ipaddress.ip_network(block)
+    for block in (
+        "192.0.0.0/24",  # protocol assignments, the whole of it
+        "192.88.99.0/24",  # relays of 6to4
+        "2001::/23",  # protocol assignments; Teredo wraps an IPv4 address
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4 wraps an IPv4 address
+        "3fff::/20",  # documentation
+    )
+)
+
+
+class FetchFailed(Exception):
+    """What came is not what was asked for, in words."""
+
+
+class Connector(Protocol):
+    """Opens connections, through a proxy where there is one."""
+
+    def looks_up(self, scheme: str, host: str, port: int) -> bool:
+        """The name is looked up on this machine. False: a proxy does that, unless it is given an address."""
+        ...
+
+    async def connect(
+        self, protocol_factory: Callable[[], P], scheme: str, host: str, port: int, address: str
+    ) -> tuple[asyncio.Transport, P]:
+        """To `address` (or a name, when nobody looked it up here), with TLS for `host` if the scheme is https. Raises
+        GatewayError."""
+        ...
+
+
+class Fetched(Struct):
+    """Also the parser's listener: it fills this in."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
+    begun: bool = False
+    complete: bool = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self.begun = True
+
+    def on_body(self, data: bytes) -> None:
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        self.complete = True
 
 
 class ImageFetcher:
@@ -126,6 +184,57 @@ class ImageFetcher:
 def _encoded(data: bytearray) -> str:
     """In steps: the encoder holds the interpreter."""
     return "".join([base64.b64encode(data[at : at + _SLICE]).decode() for at in range(0, len(data), _SLICE)])
+
+
+async def get(
+    connector: Connector, scheme: str, host: str, port: int, target: str, *, address: str, max_bytes: int
+) -> Fetched:
+    """One GET, bounded in bytes: connects to `address`, follows no redirect, asks for no compression, notices a body
+    that was cut short. `host`: as the URL names it. The time limit is the caller's. Raises FetchFailed, GatewayError,
+    OSError, httptools.HttpParserError."""
+    name = f"[{host}]" if ":" in host else host
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(_READ, loop)
+    transport, protocol = await connector.connect(
+        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), scheme, host, port, address
+    )
+    writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+    try:
+        usual = 443 if scheme == "https" else 80
+        lines = [f"GET {target} HTTP/1.1", f"Host: {name}{'' if port == usual else f':{port}'}"]
+        lines += ["Accept: image/*", "Accept-Encoding: identity", "Connection: close", "", ""]
+        writer.write("\r\n".join(lines).encode("ascii"))
+        fetched = Fetched()
+        parser = httptools.HttpResponseParser(fetched)
+        head = 0
+        while not fetched.complete and (data := await reader.read(_READ)):
+            parser.feed_data(data)
+            fetched.status = parser.get_status_code()
+            head += 0 if fetched.begun else len(data)
+            if head > MAX_HEAD:
+                raise FetchFailed("its head is too large")
+            if len(fetched.body) > max_bytes:
+                raise FetchFailed(f"it is larger than {max_bytes} bytes")
+    finally:
+        writer.transport.abort()
+    sized = "content-length" in fetched.headers or "transfer-encoding" in fetched.headers
+    if not fetched.begun or (sized and not fetched.complete):
+        raise FetchFailed("the connection ended too early")
+    return fetched
+
+
+def is_public(address: str) -> bool:
+    """False also for what is no address. Python's `is_global` is a list of what is reserved, and lets pass what only
+    wraps another address or leads inside: translation prefixes (NAT64), 6to4, IPv4 inside IPv6, site-local, multicast.
+    Here it is the other way round: of IPv6 only global unicast counts, and of that nothing that stands for something
+    else."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address) and (found.scope_id is not None or found not in _UNICAST):
+        return False
+    return found.is_global and not found.is_multicast and not any(found in block for block in _NOT_PUBLIC)
 
 
 class _Place(Struct, frozen=True):

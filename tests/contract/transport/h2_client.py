@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.ports import Transport
+from caretway.cursor_transport.ports import NewRun, Transport
 
 from .h2_peer import H2Site
 from .listener import Listener
@@ -16,7 +16,7 @@ HEADERS = {"authorization": "Bearer t", "X-Cursor-Client-Type": "sdk"}
 
 @asynccontextmanager
 async def client(site: H2Site, limits: TransportLimits | None = None) -> AsyncIterator[H2Transport]:
-    transport = H2Transport(tcp_dial(site.url), limits=limits or TransportLimits())
+    transport = H2Transport(Dialler().dial(site.url), limits=limits or TransportLimits())
     _fits_the_port(transport)
     try:
         yield transport
@@ -31,7 +31,7 @@ def _fits_the_port(transport: H2Transport) -> Transport:
 async def echo_twenty(transport: H2Transport) -> Listener:
     """Each message is sent only after the answer to the one before it."""
     listener = Listener()
-    run = await transport.open_run("r-1", HEADERS, listener)
+    run = await transport.open_run(NewRun("r-1", HEADERS), listener)
     for number in range(20):
         run.send(b"message %d" % number)
         assert (await listener.heard(number + 1))[-1] == b"message %d" % number

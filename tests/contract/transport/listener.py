@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from caretway.core.errors import GatewayError
-from caretway.cursor_transport.ports import RunHandler, Transport
+from caretway.cursor_transport.ports import NewRun, RunHandler, Transport
 from caretway.wire.envelope import End
 
 PATIENCE_S = 20.0
@@ -67,7 +67,7 @@ def _fits_the_port(listener: Listener) -> RunHandler:
 async def count_down(transport: Transport) -> Listener:
     """A run with a peer that gives numbers back: the next one is sent in the very callback that brought the last."""
     listener = Listener()
-    run = await transport.open_run("r", {}, listener)
+    run = await transport.open_run(NewRun("r", {}), listener)
 
     def answer(frame: bytes) -> None:
         if not isinstance(frame, End):
@@ -84,7 +84,7 @@ async def count_down(transport: Transport) -> Listener:
 async def close_after_one(transport: Transport) -> Listener:
     """A run that heard one message, was closed twice, and was written to after that."""
     listener = Listener()
-    run = await transport.open_run("r", {}, listener)
+    run = await transport.open_run(NewRun("r", {}), listener)
     run.send(b"x")
     await listener.heard(1)
     run.close()

@@ -11,8 +11,8 @@ import trustme
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.auto_transport import AutoTransport, open_transport
 from caretway.cursor_transport.dial import Dialler
-from caretway.cursor_transport.h2_faults import NotHttp2
-from caretway.cursor_transport.ports import Transport
+from caretway.cursor_transport.h2_connection import NotHttp2
+from caretway.cursor_transport.ports import NewRun, Transport
 
 from .h2_peer import PeerStream, Script, h2_site
 from .http1_peer import Http1Script, http1_site
@@ -28,7 +28,7 @@ class Unary(Script):
 
 async def echo(transport: AutoTransport) -> None:
     listener = Listener()
-    run = await _fits_the_port(transport).open_run("r", {}, listener)
+    run = await _fits_the_port(transport).open_run(NewRun("r", {}), listener)
     run.send(b"x")
     assert await listener.heard(1) == [b"x"]
     run.close()
@@ -42,10 +42,10 @@ async def test_http2_in_the_clear_is_found_and_remembered() -> None:
     async with h2_site(Unary()) as site:
         transport = open_transport(site.url)
         assert transport.name == "auto"
-        assert transport.open_run_now("r", {}, Listener()) is None
+        assert transport.open_run_now(NewRun("r", {}), Listener()) is None
         await asyncio.gather(*(echo(transport) for _ in range(5)))
         assert transport.name == "h2"
-        assert transport.open_run_now("r", {}, Listener()) is not None
+        assert transport.open_run_now(NewRun("r", {}), Listener()) is not None
         assert (await transport.call("POST", "/x", {}, b"b")).body == b"b"
         assert len(site.connections) == 1
         await transport.aclose()
@@ -56,7 +56,7 @@ async def test_an_http1_server_is_found_and_remembered() -> None:
         transport = open_transport(site.url)
         await echo(transport)
         assert transport.name == "http1"
-        assert transport.open_run_now("r", {}, Listener()) is None
+        assert transport.open_run_now(NewRun("r", {}), Listener()) is None
         before = len(site.connections)
         assert (await transport.call("POST", "/x", {}, b"b")).body == b"b"
         assert len(site.connections) == before  # no second greeting, and a kept connection

@@ -15,6 +15,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor_transport.dial import socket_dial
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
+from caretway.cursor_transport.ports import NewRun
 from caretway.tasks import spawn
 from caretway.wire.envelope import COMPRESSED, pack
 from caretway.wire.errors import write_end
@@ -49,25 +50,25 @@ async def test_a_run_that_need_not_wait() -> None:
     limits = TransportLimits(streams_per_connection=2, max_connections=1)
     async with h2_site(Script()) as site, client(site, limits) as transport:
         listener = Listener()
-        assert transport.open_run_now("r-1", HEADERS, listener) is None, "there is no connection yet"
-        first = await transport.open_run("r-1", HEADERS, listener)
-        second = transport.open_run_now("r-2", HEADERS, listener, "r-1")
+        assert transport.open_run_now(NewRun("r-1", HEADERS), listener) is None, "there is no connection yet"
+        first = await transport.open_run(NewRun("r-1", HEADERS), listener)
+        second = transport.open_run_now(NewRun("r-2", HEADERS, "r-1"), listener)
         assert second is not None
         second.send(b"x")
         assert await listener.heard(1) == [b"x"]
         one, other = site.streams[0].headers, site.streams[1].headers
         assert other == one | {"x-request-id": "r-2", "x-original-request-id": "r-1"}
-        assert transport.open_run_now("r-3", HEADERS, listener) is None, "the connection is full"
-        waiting = spawn(transport.open_run("r-3", HEADERS, listener), "waits")
+        assert transport.open_run_now(NewRun("r-3", HEADERS), listener) is None, "the connection is full"
+        waiting = spawn(transport.open_run(NewRun("r-3", HEADERS), listener), "waits")
         await asyncio.sleep(0)
         first.close()
-        assert transport.open_run_now("r-4", HEADERS, listener) is None, "somebody else waited for the place"
+        assert transport.open_run_now(NewRun("r-4", HEADERS), listener) is None, "somebody else waited for the place"
         (await waiting).close()
         for request_id, headers in (("r\n5", HEADERS), ("r-5", {"authorization": "a\nb"})):
             with pytest.raises(GatewayError) as unsendable:
-                transport.open_run_now(request_id, headers, listener)
+                transport.open_run_now(NewRun(request_id, headers), listener)
             assert unsendable.value.kind is ErrorKind.BAD_REQUEST
-        assert transport.open_run_now("r-5", HEADERS, listener) is not None
+        assert transport.open_run_now(NewRun("r-5", HEADERS), listener) is not None
 
 
 def update(number: int) -> bytes:
@@ -121,7 +122,7 @@ async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
 async def test_messages_sent_together_arrive_in_few_reads() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"first")
         await listener.heard(1)
         before = site.connections[0].reads
@@ -139,7 +140,7 @@ async def test_frames_of_one_read_come_in_one_call() -> None:
 
     async with h2_site(Burst()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"go")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"go")
         assert await listener.heard(500) == [update(number) for number in range(500)]
         assert len(listener.reads) <= 3
 
@@ -152,7 +153,7 @@ async def test_compressed_frames_are_unpacked() -> None:
 
     async with h2_site(Gzip()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"abc")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"abc")
         assert await listener.heard(1) == [b"abc" * 1000]
 
 
@@ -162,7 +163,9 @@ async def test_compressed_frames_are_unpacked() -> None:
 async def test_a_hundred_streams_share_one_connection() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
         listeners = [Listener() for _ in range(100)]
-        runs = await asyncio.gather(*(transport.open_run(f"r{n}", {}, each) for n, each in enumerate(listeners)))
+        runs = await asyncio.gather(
+            *(transport.open_run(NewRun(f"r{n}", {}), each) for n, each in enumerate(listeners))
+        )
         for round_ in range(5):
             for number, run in enumerate(runs):
                 run.send(b"%d/%d" % (number, round_))
@@ -170,7 +173,7 @@ async def test_a_hundred_streams_share_one_connection() -> None:
             assert await listener.heard(5) == [b"%d/%d" % (number, round_) for round_ in range(5)]
         assert len(site.connections) == 1
         late = Listener()
-        (await transport.open_run("late", {}, late)).send(b"x")
+        (await transport.open_run(NewRun("late", {}), late)).send(b"x")
         assert await late.heard(1) == [b"x"]
         assert len(site.connections) == 2
 
@@ -181,12 +184,12 @@ async def test_the_peers_stream_limit_opens_more_connections_and_then_makes_wait
 
     limits = TransportLimits(max_connections=2, slot_timeout_s=0.2)
     async with h2_site(OneAtATime()) as site, client(site, limits) as transport:
-        first, second = [await transport.open_run("r", {}, Listener()) for _ in range(2)]
+        first, second = [await transport.open_run(NewRun("r", {}), Listener()) for _ in range(2)]
         assert len(site.connections) == 2
         with pytest.raises(GatewayError) as full:
-            await transport.open_run("r", {}, Listener())
+            await transport.open_run(NewRun("r", {}), Listener())
         assert full.value.kind is ErrorKind.OVERLOADED
-        waiting = asyncio.gather(*(transport.open_run("r", {}, Listener()) for _ in range(2)))
+        waiting = asyncio.gather(*(transport.open_run(NewRun("r", {}), Listener()) for _ in range(2)))
         await asyncio.sleep(0)
         first.close()
         second.close()
@@ -197,9 +200,9 @@ async def test_the_peers_stream_limit_opens_more_connections_and_then_makes_wait
 async def test_a_place_given_to_a_cancelled_waiter_goes_to_the_next() -> None:
     limits = TransportLimits(max_connections=1, streams_per_connection=1)
     async with h2_site(Script()) as site, client(site, limits) as transport, asyncio.TaskGroup() as group:
-        first = await transport.open_run("r", {}, Listener())
-        gone = group.create_task(transport.open_run("gone", {}, Listener()))
-        stays = group.create_task(transport.open_run("stays", {}, Listener()))
+        first = await transport.open_run(NewRun("r", {}), Listener())
+        gone = group.create_task(transport.open_run(NewRun("gone", {}), Listener()))
+        stays = group.create_task(transport.open_run(NewRun("stays", {}), Listener()))
         await asyncio.sleep(0)
         first.close()
         gone.cancel()
@@ -221,8 +224,8 @@ async def test_a_paused_stream_stops_alone_and_its_memory_is_bounded() -> None:
     limits = TransportLimits(stream_window_bytes=window, connection_window_bytes=2 * window)
     async with h2_site(Flood()) as site, client(site, limits) as transport:
         slow, quick = Listener(), Listener()
-        slow_run = await transport.open_run("slow", {}, slow)
-        quick_run = await transport.open_run("quick", {}, quick)
+        slow_run = await transport.open_run(NewRun("slow", {}), slow)
+        quick_run = await transport.open_run(NewRun("quick", {}), quick)
         slow.react = lambda frame: slow_run.pause()
         slow_run.send(b"flood")
         await slow.heard(1)
@@ -242,8 +245,8 @@ async def test_payloads_larger_than_the_windows_pass_both_ways() -> None:
     payload = bytes(range(256)) * (5 * MIB // 256)
     async with h2_site(Script()) as site, client(site, limits) as transport:
         one, two = Listener(), Listener()
-        (await transport.open_run("1", {}, one)).send(payload)
-        (await transport.open_run("2", {}, two)).send(payload)
+        (await transport.open_run(NewRun("1", {}), one)).send(payload)
+        (await transport.open_run(NewRun("2", {}), two)).send(payload)
         assert await one.heard(1) == [payload]
         assert await two.heard(1) == [payload]
         assert len(site.connections) == 1
@@ -256,7 +259,7 @@ async def test_a_peer_that_takes_nothing_fails_the_stream_and_not_the_connection
     limits = TransportLimits(max_unsent_bytes=1 * MIB)
     async with h2_site(Deaf()) as site, client(site, limits) as transport:
         listener, other = Listener(), Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         for _ in range(20):
             run.send(bytes(100_000))
         assert listener.closings == []  # never from within send()
@@ -264,7 +267,7 @@ async def test_a_peer_that_takes_nothing_fails_the_stream_and_not_the_connection
         assert error.kind is ErrorKind.UPSTREAM_DOWN
         assert "bytes are waiting" in error.message
         await soon(lambda: site.streams[0].reset_code == ErrorCodes.CANCEL)
-        await transport.open_run("r2", {}, other)
+        await transport.open_run(NewRun("r2", {}), other)
         assert other.closings == []
         assert len(site.connections) == 1
 
@@ -275,7 +278,10 @@ async def test_a_bug_in_one_handler_does_not_reach_the_others(caplog: pytest.Log
 
     async with h2_site(Script()) as site, client(site) as transport:
         bad, good = Listener(fall), Listener()
-        bad_run, good_run = await transport.open_run("b", {}, bad), await transport.open_run("g", {}, good)
+        bad_run, good_run = (
+            await transport.open_run(NewRun("b", {}), bad),
+            await transport.open_run(NewRun("g", {}), good),
+        )
         bad_run.send(b"x")
         assert (await bad.failed()).kind is ErrorKind.INTERNAL
         good_run.send(b"y")

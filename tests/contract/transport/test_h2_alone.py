@@ -8,9 +8,10 @@ import pytest
 import trustme
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
+from caretway.cursor_transport.ports import NewRun
 
 from .h2_client import client
 from .h2_peer import Script, h2_site
@@ -24,10 +25,10 @@ GREETING_AND_GOODBYE = struct.pack(">HBBBI", 0, 0, 4, 0, 0) + struct.pack(">HBBB
 async def test_a_run_alone_shares_its_connection_with_nobody_while_it_lives() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
         shared, own, other = Listener(), Listener(), Listener()
-        (await transport.open_run("shared", {}, shared)).send(b"1")
-        alone = await transport.open_run("own", {}, own, alone=True)
+        (await transport.open_run(NewRun("shared", {}), shared)).send(b"1")
+        alone = await transport.open_run(NewRun("own", {}, alone=True), own)
         alone.send(b"2")
-        late = transport.open_run_now("other", {}, other)
+        late = transport.open_run_now(NewRun("other", {}), other)
         assert late is not None
         late.send(b"3")
         for listener, said in ((shared, b"1"), (own, b"2"), (other, b"3")):
@@ -39,7 +40,7 @@ async def test_a_run_alone_shares_its_connection_with_nobody_while_it_lives() ->
         first.transport.abort()
         assert (await other.failed()).kind is ErrorKind.UPSTREAM_DOWN
         again = Listener()
-        (await transport.open_run("again", {}, again)).send(b"4")
+        (await transport.open_run(NewRun("again", {}), again)).send(b"4")
         assert await again.heard(1) == [b"4"]
         assert len(site.connections) == 2, "what is over leaves its connection to the others"
 
@@ -47,29 +48,29 @@ async def test_a_run_alone_shares_its_connection_with_nobody_while_it_lives() ->
 async def test_each_of_many_gets_its_own() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
         for number in range(5):
-            await transport.open_run(f"{number}", {}, Listener(), alone=True)
+            await transport.open_run(NewRun(f"{number}", {}, alone=True), Listener())
         await soon(lambda: len(site.streams) == 5)
         assert [len(connection.streams) for connection in site.connections] == [1] * 5
 
 
 async def test_when_there_may_be_no_more_connections_a_run_shares_one() -> None:
     async with h2_site(Script()) as site, client(site, TransportLimits(max_connections=2)) as transport:
-        await transport.open_run("shared", {}, Listener())
-        await transport.open_run("own", {}, Listener(), alone=True)
+        await transport.open_run(NewRun("shared", {}), Listener())
+        await transport.open_run(NewRun("own", {}, alone=True), Listener())
         listener = Listener()
-        (await transport.open_run("third", {}, listener, alone=True)).send(b"x")
+        (await transport.open_run(NewRun("third", {}, alone=True), listener)).send(b"x")
         assert await listener.heard(1) == [b"x"]
         assert [len(connection.streams) for connection in site.connections] == [2, 1]
 
 
 async def test_nobody_there_for_it() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
-        await transport.open_run("shared", {}, Listener())
+        await transport.open_run(NewRun("shared", {}), Listener())
         site.close_door()
         with pytest.raises(GatewayError) as nobody:
-            await transport.open_run("own", {}, Listener(), alone=True)
+            await transport.open_run(NewRun("own", {}, alone=True), Listener())
         assert nobody.value.kind is ErrorKind.UPSTREAM_DOWN
-        await transport.open_run("shared too", {}, Listener())
+        await transport.open_run(NewRun("shared too", {}), Listener())
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -84,11 +85,11 @@ async def test_a_peer_that_greets_and_says_goodbye_in_one_breath(over_tls: bool,
         server.set_alpn_protocols(["h2"])
     async with raw_site(on_connect=lambda to: to.write(GREETING_AND_GOODBYE), tls=server) as site:
         url = site.url.replace("http:", "https:") if over_tls else site.url
-        dial = tcp_dial(url, ca_file=str(tmp_path / "ca.pem") if over_tls else None, alpn=("h2",))
+        dial = Dialler(ca_file=str(tmp_path / "ca.pem") if over_tls else None).dial(url, alpn=("h2",))
         transport = H2Transport(dial)
         try:
             with pytest.raises(GatewayError) as gone:
-                await transport.open_run("own", {}, Listener(), alone=alone)
+                await transport.open_run(NewRun("own", {}, alone=alone), Listener())
             assert gone.value.kind is ErrorKind.UPSTREAM_DOWN
             assert "closed the connection at once" in gone.value.message
             assert transport.connection_count == 0

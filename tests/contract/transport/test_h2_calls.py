@@ -9,11 +9,11 @@ import trustme
 from h2.errors import ErrorCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
-from caretway.cursor_transport.h2_faults import NotHttp2
+from caretway.cursor_transport.dial import Dialler
+from caretway.cursor_transport.h2_connection import NotHttp2
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
-from caretway.cursor_transport.ports import UnaryResponse
+from caretway.cursor_transport.ports import NewRun, UnaryResponse
 
 from .h2_client import client
 from .h2_peer import H2Site, PeerStream, Script, h2_site
@@ -88,14 +88,14 @@ async def test_a_header_that_cannot_be_sent_is_named_and_not_shown() -> None:
 
 async def test_waiting_runs_share_one_attempt_to_connect() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
-        await asyncio.gather(*(transport.open_run(f"r{n}", {}, Listener()) for n in range(50)))
+        await asyncio.gather(*(transport.open_run(NewRun(f"r{n}", {}), Listener()) for n in range(50)))
         assert len(site.connections) == 1
 
 
 async def test_a_cancelled_waiter_does_not_take_the_attempt_with_it() -> None:
     async with h2_site(Script()) as site, client(site) as transport, asyncio.TaskGroup() as group:
-        first = group.create_task(transport.open_run("1", {}, Listener()))
-        second = group.create_task(transport.open_run("2", {}, Listener()))
+        first = group.create_task(transport.open_run(NewRun("1", {}), Listener()))
+        second = group.create_task(transport.open_run(NewRun("2", {}), Listener()))
         await asyncio.sleep(0)
         first.cancel()
         await second
@@ -109,9 +109,9 @@ async def test_nobody_there() -> None:
         (f"http://127.0.0.1:{port}", f"cannot connect to 127.0.0.1:{port}"),
         ("http://nowhere.invalid", "cannot connect to nowhere.invalid:80: the name cannot be resolved"),
     ]:
-        transport = H2Transport(tcp_dial(url))
+        transport = H2Transport(Dialler().dial(url))
         results = await asyncio.gather(
-            *(transport.open_run("r", {}, Listener()) for _ in range(3)), return_exceptions=True
+            *(transport.open_run(NewRun("r", {}), Listener()) for _ in range(3)), return_exceptions=True
         )
         for result in results:
             assert isinstance(result, GatewayError)
@@ -122,9 +122,9 @@ async def test_nobody_there() -> None:
 
 async def test_a_peer_that_accepts_and_says_nothing() -> None:
     async with raw_site() as site:
-        transport = H2Transport(tcp_dial(site.url), limits=TransportLimits(ready_timeout_s=0.05))
+        transport = H2Transport(Dialler().dial(site.url), limits=TransportLimits(ready_timeout_s=0.05))
         with pytest.raises(GatewayError) as silent:
-            await transport.open_run("r", {}, Listener())
+            await transport.open_run(NewRun("r", {}), Listener())
         assert not isinstance(silent.value, NotHttp2)
         assert "HTTP/2 greeting" in silent.value.message
         await transport.aclose()
@@ -146,7 +146,7 @@ def server_tls(authority: trustme.CA, name: str, *alpn: str) -> ssl.SSLContext:
 
 
 async def call_over_tls(site: H2Site, ca_file: str | None, host: str = "127.0.0.1") -> UnaryResponse:
-    transport = H2Transport(tcp_dial(f"https://{host}:{site.port}", ca_file=ca_file))
+    transport = H2Transport(Dialler(ca_file=ca_file).dial(f"https://{host}:{site.port}"))
     try:
         return await transport.call("POST", "/x", {}, b"over tls")
     finally:
@@ -159,7 +159,7 @@ async def test_a_trusted_certificate(authority: trustme.CA, tmp_path: Path) -> N
     async with h2_site(Unary(), server_tls(authority, "127.0.0.1", "h2")) as site:
         assert (await call_over_tls(site, ca_file)).body == b"over tls"
         assert site.streams[0].headers[":scheme"] == "https"
-        transport = H2Transport(tcp_dial(f"https://127.0.0.1:{site.port}", ca_file=ca_file))
+        transport = H2Transport(Dialler(ca_file=ca_file).dial(f"https://127.0.0.1:{site.port}"))
         await echo_large(transport)
         await transport.aclose()
 

@@ -7,10 +7,11 @@ import pytest
 from h2.errors import ErrorCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
-from caretway.cursor_transport.h2_faults import Unprocessed
+from caretway.cursor_transport.dial import Dialler
+from caretway.cursor_transport.h2_stream import Unprocessed
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import MIB, TransportLimits
+from caretway.cursor_transport.ports import NewRun
 from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
 
@@ -33,7 +34,7 @@ async def test_close_resets_the_stream_and_nothing_more_is_heard() -> None:
 async def test_close_inside_the_callback_drops_the_rest() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         listener.react = lambda frame: run.close()
         run.send(b"x")
         await soon(lambda: bool(site.streams) and site.streams[0].reset_code == ErrorCodes.CANCEL)
@@ -52,12 +53,12 @@ async def test_goaway_lets_running_streams_finish_and_sends_new_ones_elsewhere()
 
     async with h2_site(Farewell()) as site, client(site) as transport:
         old, new = Listener(), Listener()
-        run = await transport.open_run("old", {}, old)
+        run = await transport.open_run(NewRun("old", {}), old)
         run.send(b"goaway")
         assert await old.heard(2) == [b"goaway", b"after the goaway"]
         run.send(b"still here")
         assert (await old.heard(3))[2] == b"still here"
-        (await transport.open_run("new", {}, new)).send(b"x")
+        (await transport.open_run(NewRun("new", {}), new)).send(b"x")
         assert await new.heard(1) == [b"x"]
         assert len(site.connections) == 2
         run.send(bytes(3 * MIB))  # flow control goes on too
@@ -75,7 +76,7 @@ async def test_goaway_that_leaves_a_stream_out_ends_it_as_unprocessed() -> None:
 
     async with h2_site(Closing()) as site, client(site) as transport:
         listener = Listener()
-        await transport.open_run("r", {}, listener)
+        await transport.open_run(NewRun("r", {}), listener)
         error = await listener.failed()
         assert isinstance(error, Unprocessed)
         assert error.kind is ErrorKind.UPSTREAM_DOWN
@@ -98,7 +99,7 @@ async def test_a_reset_is_told_after_what_came_before_it(code: int, words: str) 
 
     async with h2_site(Reset()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         error = await listener.failed()
         assert error.kind is ErrorKind.UPSTREAM_DOWN
         assert words in error.message
@@ -114,8 +115,8 @@ async def test_a_cut_connection_ends_every_stream_once() -> None:
 
     async with h2_site(Cut()) as site, client(site) as transport:
         one, two = Listener(), Listener()
-        await transport.open_run("2", {}, two)
-        (await transport.open_run("1", {}, one)).send(b"cut")
+        await transport.open_run(NewRun("2", {}), two)
+        (await transport.open_run(NewRun("1", {}), one)).send(b"cut")
         for listener in (one, two):
             error = await listener.failed()
             assert error.kind is ErrorKind.UPSTREAM_DOWN
@@ -127,7 +128,7 @@ async def test_a_cut_connection_ends_every_stream_once() -> None:
 
 async def echo_twenty_elsewhere(transport: H2Transport) -> None:
     listener = Listener()
-    run = await transport.open_run("again", {}, listener)
+    run = await transport.open_run(NewRun("again", {}), listener)
     assert listener.closings == []
     run.close()
 
@@ -139,7 +140,7 @@ async def test_a_stream_that_ends_inside_a_message_was_cut() -> None:
 
     async with h2_site(Cut()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         error = await listener.failed()
         assert error.kind is ErrorKind.UPSTREAM_DOWN
         assert "middle of a message" in error.message
@@ -152,7 +153,7 @@ async def test_bytes_that_are_no_envelope_end_the_stream_only() -> None:
 
     async with h2_site(Garbage()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         assert (await listener.failed()).kind is ErrorKind.UPSTREAM_PROTOCOL
         await soon(lambda: site.streams[0].reset_code is not None)
         assert not site.connections[0].lost
@@ -167,8 +168,8 @@ async def test_a_broken_frame_ends_the_connection_and_blames_nobody_else(own: bo
 
     async with h2_site(Broken()) as site, client(site) as transport:
         neighbour, listener = Listener(), Listener()
-        await transport.open_run("n", {}, neighbour)
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        await transport.open_run(NewRun("n", {}), neighbour)
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         error = await listener.failed()
         assert error.kind is (ErrorKind.UPSTREAM_PROTOCOL if own else ErrorKind.UPSTREAM_DOWN)
         assert "broke HTTP/2" in error.message
@@ -181,9 +182,9 @@ async def test_a_peer_that_cannot_even_greet_is_no_cut_line() -> None:
         peer.write(struct.pack(">HBBBI", 0, 1, 4, 0, 0) + b"x")  # SETTINGS of one byte
 
     async with raw_site(on_connect=garble) as site:
-        transport = H2Transport(tcp_dial(site.url))
+        transport = H2Transport(Dialler().dial(site.url))
         with pytest.raises(GatewayError) as broken:
-            await transport.open_run("r", {}, Listener())
+            await transport.open_run(NewRun("r", {}), Listener())
         assert broken.value.kind is ErrorKind.UPSTREAM_PROTOCOL
         await transport.aclose()
 
@@ -209,7 +210,7 @@ async def test_a_refused_run_ends_with_the_reason(status: int, content_type: str
 
     async with h2_site(Refuse()) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"too late")
         error = await listener.failed()
         assert error.kind is kind
@@ -220,14 +221,14 @@ async def test_a_refused_run_ends_with_the_reason(status: int, content_type: str
 
 async def test_closing_the_transport_ends_what_is_open() -> None:
     async with h2_site(Script()) as site:
-        transport = H2Transport(tcp_dial(site.url))
+        transport = H2Transport(Dialler().dial(site.url))
         listener = Listener()
-        await transport.open_run("r", {}, listener)
+        await transport.open_run(NewRun("r", {}), listener)
         await transport.aclose()
         assert (await listener.failed()).kind is ErrorKind.CANCELLED
         await soon(lambda: site.connections[0].client_said_goodbye and site.connections[0].lost)
         with pytest.raises(GatewayError) as stopped:
-            await transport.open_run("r", {}, Listener())
+            await transport.open_run(NewRun("r", {}), Listener())
         assert stopped.value.kind is ErrorKind.CANCELLED
 
 
@@ -241,13 +242,13 @@ async def test_pings_keep_an_answering_connection_and_end_a_dead_one() -> None:
     patient = TransportLimits(ping_interval_s=0.02, ping_timeout_s=5.0)
     async with h2_site(Script()) as alive, client(alive, patient) as transport:
         listener = Listener()
-        await transport.open_run("r", {}, listener)
+        await transport.open_run(NewRun("r", {}), listener)
         await soon(lambda: alive.connections[0].pings >= 5)
         assert listener.closings == []
     strict = TransportLimits(ping_interval_s=0.02, ping_timeout_s=0.1)
     async with h2_site(Dead()) as dead, client(dead, strict) as transport:
         listener = Listener()
-        await transport.open_run("r", {}, listener)
+        await transport.open_run(NewRun("r", {}), listener)
         error = await listener.failed()
         assert error.kind is ErrorKind.UPSTREAM_DOWN
         assert "did not answer a PING" in error.message
@@ -256,7 +257,7 @@ async def test_pings_keep_an_answering_connection_and_end_a_dead_one() -> None:
 
 async def test_an_idle_connection_is_closed_after_a_while() -> None:
     async with h2_site(Script()) as site, client(site, TransportLimits(idle_timeout_s=0.05)) as transport:
-        run = await transport.open_run("r", {}, Listener())
+        run = await transport.open_run(NewRun("r", {}), Listener())
         run.close()
         await soon(lambda: site.connections[0].client_said_goodbye and site.connections[0].lost)
         await soon(lambda: transport.connection_count == 0)

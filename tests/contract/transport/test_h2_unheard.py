@@ -9,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.h2_transport import H2Transport
 from caretway.cursor_transport.limits import TransportLimits
+from caretway.cursor_transport.ports import NewRun
 
 from .byte_proxy import ByteProxy, byte_proxy
 from .h2_peer import H2Site, PeerStream, Script, h2_site
@@ -40,7 +41,7 @@ async def behind_proxy(
     limits: TransportLimits, script: Script | None = None
 ) -> AsyncIterator[tuple[H2Transport, ByteProxy, H2Site]]:
     async with h2_site(script or Script()) as site, byte_proxy(site.port) as proxy:
-        transport = H2Transport(tcp_dial(proxy.url), limits=limits)
+        transport = H2Transport(Dialler().dial(proxy.url), limits=limits)
         try:
             yield transport, proxy, site
         finally:
@@ -49,7 +50,7 @@ async def behind_proxy(
 
 async def answered(transport: H2Transport) -> None:
     listener = Listener()
-    run = await transport.open_run("next", {}, listener)
+    run = await transport.open_run(NewRun("next", {}), listener)
     run.send(b"x")
     await listener.until(lambda: b"x" in listener.frames or bool(listener.closings))
     assert not listener.closings
@@ -59,8 +60,8 @@ async def answered(transport: H2Transport) -> None:
 async def test_a_peer_that_talks_and_hears_nothing_is_found_out() -> None:
     async with behind_proxy(QUICK, Chatty()) as (transport, proxy, _):
         one, two = Listener(), Listener()
-        await transport.open_run("1", {}, one)
-        await transport.open_run("2", {}, two)
+        await transport.open_run(NewRun("1", {}), one)
+        await transport.open_run(NewRun("2", {}), two)
         await one.heard(1)
         proxy.links[0].to_server_lost = True
         said = len(one.frames)
@@ -77,7 +78,7 @@ async def test_a_peer_that_talks_and_hears_nothing_is_found_out() -> None:
 async def test_a_black_hole_ends_the_runs_in_it_and_the_next_is_answered() -> None:
     async with behind_proxy(QUICK, Chatty()) as (transport, proxy, _):
         listener = Listener()
-        await transport.open_run("1", {}, listener)
+        await transport.open_run(NewRun("1", {}), listener)
         await listener.heard(1)
         proxy.links[0].lose_everything()
         assert (await listener.failed()).kind is ErrorKind.UPSTREAM_DOWN
@@ -87,7 +88,7 @@ async def test_a_black_hole_ends_the_runs_in_it_and_the_next_is_answered() -> No
 async def test_a_peer_that_answers_its_pings_may_say_nothing_else() -> None:
     async with behind_proxy(replace(QUICK, ping_timeout_s=10.0)) as (transport, _, site):
         listener = Listener()
-        await transport.open_run("1", {}, listener)
+        await transport.open_run(NewRun("1", {}), listener)
         await soon(lambda: site.connections[0].pings >= 5)
         assert listener.closings == []
 
@@ -96,7 +97,7 @@ async def test_a_loop_that_was_held_up_blames_nobody() -> None:
     limits = TransportLimits(ping_interval_s=0.02, ping_quiet_s=0.02, ping_timeout_s=0.8)
     async with behind_proxy(limits) as (transport, _, site):
         listener = Listener()
-        await transport.open_run("1", {}, listener)
+        await transport.open_run(NewRun("1", {}), listener)
         await soon(lambda: site.connections[0].pings >= 2)
         for _ in range(2):
             time.sleep(0.9)  # noqa: ASYNC251  # longer than an answer may take
@@ -112,7 +113,7 @@ async def test_who_begins_on_a_connection_that_died_while_it_was_idle_soon_knows
         proxy.links[0].lose_everything()
         await asyncio.sleep(0.06)  # nothing happens in an idle connection: the silence is the point
         listener = Listener()
-        await transport.open_run("1", {}, listener)
+        await transport.open_run(NewRun("1", {}), listener)
         assert (await listener.failed()).kind is ErrorKind.UPSTREAM_DOWN
         await answered(transport)
         assert len(proxy.links) == 2
@@ -124,20 +125,20 @@ async def test_who_begins_on_a_connection_that_died_while_it_was_idle_soon_knows
 async def test_doubt_keeps_new_runs_away_until_the_connection_has_answered() -> None:
     async with behind_proxy(replace(ASKED_ONLY_IN_DOUBT, doubt_timeout_s=10.0)) as (transport, proxy, site):
         listener = Listener()
-        run = await transport.open_run("1", {}, listener)
+        run = await transport.open_run(NewRun("1", {}), listener)
         run.doubt()
         run.close()
-        assert transport.open_run_now("2", {}, Listener()) is None
+        assert transport.open_run_now(NewRun("2", {}), Listener()) is None
         await soon(lambda: site.connections[0].pings == 1)
-        await soon(lambda: transport.open_run_now("3", {}, Listener()) is not None)
+        await soon(lambda: transport.open_run_now(NewRun("3", {}), Listener()) is not None)
         assert (len(proxy.links), listener.closings) == (1, [])
 
 
 async def test_doubt_that_is_right_retires_the_connection() -> None:
     async with behind_proxy(ASKED_ONLY_IN_DOUBT, Chatty()) as (transport, proxy, _):
         neighbour, listener = Listener(), Listener()
-        await transport.open_run("1", {}, neighbour)
-        run = await transport.open_run("2", {}, listener)
+        await transport.open_run(NewRun("1", {}), neighbour)
+        run = await transport.open_run(NewRun("2", {}), listener)
         await listener.heard(1)
         proxy.links[0].to_server_lost = True
         run.close()
@@ -170,7 +171,7 @@ async def test_a_call_that_was_in_vain_is_a_doubt() -> None:
 async def test_who_waits_for_a_place_gets_it_when_the_doubt_is_over() -> None:
     limits = replace(ASKED_ONLY_IN_DOUBT, doubt_timeout_s=600.0, max_connections=1)
     async with behind_proxy(limits) as (transport, _, _site):
-        run = await transport.open_run("1", {}, Listener())
+        run = await transport.open_run(NewRun("1", {}), Listener())
         run.doubt()
         async with asyncio.timeout(60):
             await asyncio.gather(*(answered(transport) for _ in range(5)))

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import tcp_dial
+from caretway.cursor_transport.dial import Dialler
 from caretway.cursor_transport.http1_transport import Http1Transport
 from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
-from caretway.cursor_transport.ports import Transport
+from caretway.cursor_transport.ports import NewRun, Transport
 from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
 from caretway.wire.paths import BIDI_APPEND, RUN_SSE
@@ -21,7 +21,7 @@ from .listener import Listener, close_after_one, count_down, soon
 
 @asynccontextmanager
 async def client(site: Http1Site, limits: TransportLimits | None = None) -> AsyncIterator[Http1Transport]:
-    transport = Http1Transport(tcp_dial(site.url), limits=limits or TransportLimits())
+    transport = Http1Transport(Dialler().dial(site.url), limits=limits or TransportLimits())
     _fits_the_port(transport)
     try:
         yield transport
@@ -36,7 +36,7 @@ def _fits_the_port(transport: Http1Transport) -> Transport:
 async def test_each_message_is_answered_before_the_next_is_sent() -> None:
     async with http1_site(Http1Script()) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r-1", {"Authorization": "Bearer t"}, listener)
+        run = await transport.open_run(NewRun("r-1", {"Authorization": "Bearer t"}), listener)
         for number in range(20):
             run.send(b"message %d" % number)
             assert (await listener.heard(number + 1))[-1] == b"message %d" % number
@@ -75,7 +75,7 @@ async def test_sixteen_appends_are_under_way_and_each_number_arrives_once() -> N
     script = Holding()
     async with http1_site(script) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         messages = [b"%d" % number for number in range(300)]
         for message in messages:
             run.send(message)
@@ -96,7 +96,7 @@ async def test_runs_share_a_bounded_number_of_append_connections() -> None:
     limits = TransportLimits(http1_call_connections=4)
     async with http1_site(Http1Script()) as site, client(site, limits) as transport:
         listeners = [Listener() for _ in range(20)]
-        runs = [await transport.open_run(f"r{n}", {}, each) for n, each in enumerate(listeners)]
+        runs = [await transport.open_run(NewRun(f"r{n}", {}), each) for n, each in enumerate(listeners)]
         for number in range(10):
             for run in runs:
                 run.send(b"%d" % number)
@@ -116,7 +116,7 @@ async def test_an_answer_given_inside_the_callback_leaves_at_once() -> None:
     async with http1_site(Countdown()) as site, client(site) as transport:
         await count_down(transport)
         again = Listener()
-        await transport.open_run("r2", {}, again)
+        await transport.open_run(NewRun("r2", {}), again)
         assert len(site.connections) == 2  # both were kept
 
 
@@ -124,7 +124,7 @@ async def test_large_payloads_pass_both_ways() -> None:
     payload = bytes(range(256)) * (3 * MIB // 256)
     async with http1_site(Http1Script()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(payload)
+        (await transport.open_run(NewRun("r", {}), listener)).send(payload)
         assert await listener.heard(1) == [payload]
 
 
@@ -140,8 +140,8 @@ async def test_a_paused_run_stops_alone() -> None:
 
     async with http1_site(Flood()) as site, client(site) as transport:
         slow, quick = Listener(), Listener()
-        slow_run = await transport.open_run("slow", {}, slow)
-        quick_run = await transport.open_run("quick", {}, quick)
+        slow_run = await transport.open_run(NewRun("slow", {}), slow)
+        quick_run = await transport.open_run(NewRun("quick", {}), quick)
         slow.react = lambda frame: slow_run.pause()
         slow_run.send(b"flood")
         await slow.heard(1)
@@ -179,7 +179,7 @@ async def test_a_refused_run_ends_with_the_reason(status: int, body: bytes, kind
 
     async with http1_site(Refuse()) as site, client(site) as transport:
         listener = Listener()
-        await transport.open_run("r", {}, listener)
+        await transport.open_run(NewRun("r", {}), listener)
         error = await listener.failed()
         assert (error.kind, error.retry_after) == (kind, 3.0)
 
@@ -195,7 +195,7 @@ async def test_a_failed_append_fails_the_run(status: int, body: bytes, kind: Err
 
     async with http1_site(Refuse()) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         for _ in range(5):
             run.send(b"x")
         error = await listener.failed()
@@ -206,7 +206,7 @@ async def test_a_failed_append_fails_the_run(status: int, body: bytes, kind: Err
 async def test_an_append_that_is_not_answered_in_time_fails_the_run() -> None:
     async with http1_site(Holding()) as site, client(site, TransportLimits(append_timeout_s=0.05)) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         error = await listener.failed()
         assert error.kind is ErrorKind.TIMEOUT
         assert site.requests[-1].headers["connect-timeout-ms"] == "50"
@@ -216,7 +216,7 @@ async def test_a_peer_that_takes_nothing_fails_the_run() -> None:
     limits = TransportLimits(max_unsent_bytes=1 * MIB)
     async with http1_site(Holding()) as site, client(site, limits) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         for _ in range(40):
             run.send(bytes(50_000))
         assert listener.closings == []  # never from within send()
@@ -234,7 +234,7 @@ async def test_a_cut_run_is_told_after_what_came_before_it(body: bytes, words: s
 
     async with http1_site(Cut()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         error = await listener.failed()
         assert error.kind is ErrorKind.UPSTREAM_DOWN
         assert words in error.message
@@ -249,7 +249,7 @@ async def test_a_run_that_ends_inside_a_message_was_cut() -> None:
 
     async with http1_site(Cut()) as site, client(site) as transport:
         listener = Listener()
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         assert "middle of a message" in (await listener.failed()).message
 
 
@@ -259,7 +259,7 @@ async def test_a_bug_in_a_handler_is_an_error_and_not_silence(caplog: pytest.Log
 
     async with http1_site(Http1Script()) as site, client(site) as transport:
         listener = Listener(fall)
-        (await transport.open_run("r", {}, listener)).send(b"x")
+        (await transport.open_run(NewRun("r", {}), listener)).send(b"x")
         assert (await listener.failed()).kind is ErrorKind.INTERNAL
         assert "a bug" in caplog.text
         assert len(site.runs) == 1
@@ -285,7 +285,8 @@ async def test_stale_connections_cost_a_second_try_and_no_message() -> None:
     async with http1_site(script) as site, client(site) as transport:
         assert (await transport.call("POST", "/x", {}, b"warm")).body == b"warm"
         listener = Listener()
-        run = await transport.open_run("r", {}, listener, alone=True)  # the kept connection, which is stale, is left
+        # the kept connection, which is stale, is left
+        run = await transport.open_run(NewRun("r", {}, alone=True), listener)
         for number in range(30):
             run.send(b"%d" % number)
         assert await listener.heard(30) == [b"%d" % number for number in range(30)]
@@ -298,11 +299,11 @@ async def test_a_run_whose_kept_connection_breaks_is_told_and_not_sent_again() -
     async with http1_site(script) as site, client(site) as transport:
         await transport.call("POST", "/x", {}, b"warm")
         listener = Listener()
-        await transport.open_run("r", {}, listener)
+        await transport.open_run(NewRun("r", {}), listener)
         assert (await listener.failed()).kind is ErrorKind.UPSTREAM_DOWN
         assert [request.path for request in site.requests] == ["/x", RUN_SSE]
         again = Listener()
-        (await transport.open_run("r2", {}, again, alone=True)).send(b"x")
+        (await transport.open_run(NewRun("r2", {}, alone=True), again)).send(b"x")
         assert await again.heard(1) == [b"x"]
 
 
@@ -323,7 +324,7 @@ async def test_an_append_that_was_sent_twice_and_is_refused_is_a_broken_connecti
 
     async with http1_site(Strict()) as site, client(site) as transport:
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"0")
         await listener.heard(1)
         run.send(b"1")  # on the connection of the first, which is dropped now
@@ -390,21 +391,21 @@ async def test_calls_are_whole_and_bounded() -> None:
 async def test_the_number_of_runs_is_bounded() -> None:
     limits = TransportLimits(http1_run_connections=2)
     async with http1_site(Http1Script()) as site, client(site, limits) as transport:
-        runs = [await transport.open_run(f"r{n}", {}, Listener()) for n in range(2)]
+        runs = [await transport.open_run(NewRun(f"r{n}", {}), Listener()) for n in range(2)]
         with pytest.raises(GatewayError) as full:
-            await transport.open_run("r3", {}, Listener())
+            await transport.open_run(NewRun("r3", {}), Listener())
         assert full.value.kind is ErrorKind.OVERLOADED
         await soon(lambda: len(site.runs) == 2)
         runs[0].close()
         await soon(lambda: site.runs["r0"].request.connection.lost)
-        await transport.open_run("r3", {}, Listener())
+        await transport.open_run(NewRun("r3", {}), Listener())
 
 
 async def test_nobody_there() -> None:
     async with http1_site(Http1Script()) as site:
         url, port = site.url, site.port
-    transport = Http1Transport(tcp_dial(url))
-    for attempt in (transport.open_run("r", {}, Listener()), transport.call("GET", "/x", {})):
+    transport = Http1Transport(Dialler().dial(url))
+    for attempt in (transport.open_run(NewRun("r", {}), Listener()), transport.call("GET", "/x", {})):
         with pytest.raises(GatewayError) as down:
             await attempt
         assert down.value.kind is ErrorKind.UPSTREAM_DOWN
@@ -417,9 +418,9 @@ async def test_closing_the_transport_ends_what_is_open() -> None:
         def on_call(self, request: PeerRequest) -> None: ...
 
     async with http1_site(Mute()) as site:
-        transport = Http1Transport(tcp_dial(site.url))
+        transport = Http1Transport(Dialler().dial(site.url))
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"x")
         async with asyncio.TaskGroup() as group:
             call = group.create_task(_outcome(transport))
@@ -428,7 +429,7 @@ async def test_closing_the_transport_ends_what_is_open() -> None:
             assert await call is ErrorKind.CANCELLED
         assert (await listener.failed()).kind is ErrorKind.CANCELLED
         with pytest.raises(GatewayError) as stopped:
-            await transport.open_run("r", {}, Listener())
+            await transport.open_run(NewRun("r", {}), Listener())
         assert stopped.value.kind is ErrorKind.CANCELLED
 
 

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.core.errors import ErrorKind
-from caretway.cursor_transport.dial import Dial, Origin, P, tcp_dial
+from caretway.cursor_transport.dial import Dial, Dialler, Origin, P
 from caretway.cursor_transport.http1_transport import Http1Transport
 from caretway.cursor_transport.limits import TransportLimits
+from caretway.cursor_transport.ports import NewRun
 from caretway.wire.paths import BIDI_APPEND
 
 from .byte_proxy import ByteProxy, byte_proxy
@@ -22,7 +23,7 @@ async def behind_proxy(
     limits: TransportLimits, script: Http1Script | None = None
 ) -> AsyncIterator[tuple[Http1Transport, ByteProxy, Http1Site]]:
     async with http1_site(script or Http1Script()) as site, byte_proxy(site.port) as proxy:
-        transport = Http1Transport(tcp_dial(proxy.url), limits=limits)
+        transport = Http1Transport(Dialler().dial(proxy.url), limits=limits)
         try:
             yield transport, proxy, site
         finally:
@@ -31,7 +32,7 @@ async def behind_proxy(
 
 async def answered(transport: Http1Transport, name: str = "next") -> None:
     listener = Listener()
-    run = await transport.open_run(name, {}, listener)
+    run = await transport.open_run(NewRun(name, {}), listener)
     run.send(b"x")
     assert await listener.heard(1) == [b"x"]
     run.close()
@@ -40,7 +41,7 @@ async def answered(transport: Http1Transport, name: str = "next") -> None:
 async def test_a_black_hole_ends_the_run_in_it_and_the_next_is_answered() -> None:
     async with behind_proxy(TransportLimits(append_silence_s=0.2, sure_s=0.0)) as (transport, proxy, _):
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"x")
         await listener.heard(1)
         proxy.black_hole()
@@ -98,7 +99,7 @@ async def test_an_append_without_an_answer(speaks: bool, paused: bool, size: int
     limits = TransportLimits(append_silence_s=0.1, append_timeout_s=3)
     async with behind_proxy(limits, Holding("r", speaks=speaks)) as (transport, _, _site):
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         if paused:
             run.pause()
         run.send(bytes(size))
@@ -109,7 +110,7 @@ async def test_an_append_on_a_kept_connection_that_leads_nowhere_is_sent_again()
     limits = TransportLimits(append_silence_s=0.2)
     async with behind_proxy(limits, Holding(speaks=True)) as (transport, proxy, site):
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"1")
         await listener.until(lambda: b"1" in listener.frames)
         proxy.links[1].to_server_lost = True  # the appends' own; the run's is in order, and speaks
@@ -125,7 +126,7 @@ async def test_the_first_append_on_a_new_connection_that_leads_nowhere_is_sent_a
     limits = TransportLimits(append_silence_s=0.2)
     async with behind_proxy(limits, Holding(speaks=True)) as (transport, proxy, site):
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         proxy.dark = True
         run.send(b"prompt")
         await soon(lambda: len(proxy.links) == 2)
@@ -139,7 +140,7 @@ async def test_the_first_append_on_a_new_connection_that_leads_nowhere_is_sent_a
 async def test_two_connections_that_lead_nowhere_cut_the_run() -> None:
     async with behind_proxy(TransportLimits(append_silence_s=0.1), Holding(speaks=True)) as (transport, proxy, _):
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         proxy.dark = True
         run.send(b"prompt")
         error = await listener.failed()
@@ -153,7 +154,7 @@ async def test_appends_of_a_run_that_is_over_hold_nobody_up(in_doubt: bool) -> N
     script = Holding("old")
     async with behind_proxy(limits, script) as (transport, _, site):
         listener = Listener()
-        run = await transport.open_run("old", {}, listener)
+        run = await transport.open_run(NewRun("old", {}), listener)
         for _ in range(3):
             run.send(b"x")
         await soon(lambda: len(script.appends) == 1)
@@ -172,7 +173,7 @@ async def test_doubt_after_the_end_lets_the_appends_go_at_once() -> None:
     limits = TransportLimits(http1_call_connections=1, append_linger_s=1000.0)
     script = Holding("old")
     async with behind_proxy(limits, script) as (transport, _, _site):
-        run = await transport.open_run("old", {}, Listener())
+        run = await transport.open_run(NewRun("old", {}), Listener())
         run.send(b"x")
         await soon(lambda: len(script.appends) == 1)
         run.close()
@@ -184,7 +185,7 @@ async def test_doubt_leaves_no_connection_that_was_not_heard_just_now() -> None:
     async with behind_proxy(TransportLimits(sure_s=0.0)) as (transport, proxy, _):
         await transport.call("GET", "/x", {})
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.send(b"x")
         await listener.heard(1)
         run.doubt()
@@ -202,7 +203,7 @@ async def test_a_doubted_run_that_ends_in_order_leaves_its_connection_to_nobody(
 
     async with behind_proxy(TransportLimits(), Ends()) as (transport, proxy, _):
         listener = Listener()
-        run = await transport.open_run("r", {}, listener)
+        run = await transport.open_run(NewRun("r", {}), listener)
         run.doubt()
         run.send(b"x")
         assert await listener.ended() is None
@@ -212,16 +213,16 @@ async def test_a_doubted_run_that_ends_in_order_leaves_its_connection_to_nobody(
 async def test_a_run_alone_takes_no_kept_connection() -> None:
     async with behind_proxy(TransportLimits()) as (transport, proxy, _):
         await transport.call("GET", "/x", {})
-        await transport.open_run("r", {}, Listener(), alone=True)
+        await transport.open_run(NewRun("r", {}, alone=True), Listener())
         assert len(proxy.links) == 2
-        await transport.open_run("r2", {}, Listener())
+        await transport.open_run(NewRun("r2", {}), Listener())
         assert len(proxy.links) == 2
 
 
 async def test_a_run_takes_no_kept_connection_that_was_silent_for_long() -> None:
     async with behind_proxy(TransportLimits(sure_s=0.0)) as (transport, proxy, _):
         await transport.call("GET", "/x", {})
-        await transport.open_run("r", {}, Listener())
+        await transport.open_run(NewRun("r", {}), Listener())
         assert len(proxy.links) == 2
 
 
@@ -245,7 +246,7 @@ class Hesitant:
 
 async def test_nobody_waits_for_an_attempt_that_leads_nowhere() -> None:
     async with http1_site(Http1Script()) as site:
-        dial = Hesitant(tcp_dial(site.url))
+        dial = Hesitant(Dialler().dial(site.url))
         transport = Http1Transport(dial, limits=TransportLimits(dial_again_s=0.02))
         first = asyncio.ensure_future(transport.call("GET", "/1", {}))
         await soon(lambda: dial.attempts == 1)

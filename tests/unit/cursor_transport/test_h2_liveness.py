@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from caretway.cursor_transport.h2_connection import H2Connection
 from caretway.cursor_transport.h2_liveness import Liveness, PendingPing, next_ping, patience
 from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
 
@@ -22,7 +23,7 @@ class Connection:
         self.in_use = True
         self.told: list[str] = []
         self.pings: list[bytes] = []
-        self.life = Liveness(self, LIMITS, cast(asyncio.AbstractEventLoop, self.loop))
+        self.life = Liveness(cast(H2Connection, self), LIMITS, cast(asyncio.AbstractEventLoop, self.loop))
 
     def send_ping(self, payload: bytes) -> None:
         self.pings.append(payload)

@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from caretway.cursor_transport.h2_frames import ACK, Code, H2Setting, Http2Broken
-from caretway.cursor_transport.h2_settings import our_settings, read_settings
+from caretway.cursor_transport.h2_frames import ACK, Code, H2Setting, Http2Broken, our_settings, read_settings
 
 
 def setting(*pairs: tuple[int, int]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.ports import Listening, RunHandler, RunStream, UnaryResponse
+from caretway.cursor_transport.ports import Listening, NewRun, RunHandler, RunStream, UnaryResponse
 from caretway.cursor_transport.tracing import TracingTransport, kind
 from caretway.wire.envelope import End
 from caretway.wire.messages import pb
@@ -44,30 +44,20 @@ class Carrier:
         self.trouble: GatewayError | None = None
         self.alone: bool | None = None
 
-    def open_run_now(
-        self, request_id: str, headers: Mapping[str, str], handler: RunHandler, original: str = ""
-    ) -> RunStream | None:
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> RunStream | None:
         raise AssertionError("what is recorded is never opened on the side")
 
-    async def open_run(
-        self,
-        request_id: str,
-        headers: Mapping[str, str],
-        handler: RunHandler,
-        original: str = "",
-        *,
-        alone: bool = False,
-    ) -> RunStream:
+    async def open_run(self, run: NewRun, handler: RunHandler) -> RunStream:
         if self.trouble is not None:
             raise self.trouble
         self.handler = handler
-        self.alone = alone
+        self.alone = run.alone
         return self.stream
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
     ) -> Listening:
-        return await self.open_run("", headers, handler)
+        return await self.open_run(NewRun("", headers), handler)
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         if self.trouble is not None:
@@ -112,8 +102,8 @@ def test_what_passes_and_what_is_told() -> None:
     transport = TracingTransport(carrier, recorder)
 
     async def story() -> None:
-        assert transport.open_run_now("r", HEADERS, listener) is None
-        run = await transport.open_run("r", HEADERS, listener, alone=True)
+        assert transport.open_run_now(NewRun("r", HEADERS), listener) is None
+        run = await transport.open_run(NewRun("r", HEADERS, alone=True), listener)
         assert carrier.alone
         run.send(pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString())
         run.pause()
@@ -127,7 +117,7 @@ def test_what_passes_and_what_is_told() -> None:
         run.close()
         carrier.trouble = GatewayError(ErrorKind.UPSTREAM_DOWN, "marzipan")
         for attempt in (
-            transport.open_run("r", HEADERS, listener),
+            transport.open_run(NewRun("r", HEADERS), listener),
             transport.open_stream("/path", HEADERS, b"", listener),
             transport.call("GET", "/path", HEADERS),
         ):

@@ -3,7 +3,7 @@
 import httptools
 import pytest
 
-from caretway.web.fetching import Fetched
+from caretway.web.images import Fetched
 
 SIZED = b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 4\r\n\r\nbody"
 CHUNKED = (

@@ -19,7 +19,7 @@ from ...core.turn import SIMULATED, Abilities, BackendStatus, ModelInfo, Snapsho
 from ...cursor_transport.faults import fault_from_status, unusable
 from ...cursor_transport.heads import REQUEST_ID
 from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
-from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryResponse
+from ...cursor_transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
 from ...cursor_transport.run_hosts import RunHosts
 from ...cursor_transport.usage_api import UsageApi
 from ...tasks import aside
@@ -230,15 +230,15 @@ class _Opener:
         if token is None:
             return None
         self._token = token
-        stream = self._caller.transport.open_run_now(self._run_id, self._headers(token), handler, self._run_id)
+        stream = self._caller.transport.open_run_now(NewRun(self._run_id, self._headers(token), self._run_id), handler)
         self._tried = stream is not None
         return stream
 
     async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
         request_id, self._tried = new_id() if self._tried else self._run_id, True
         self._token = token = await self._caller.tokens.token(refused=self._token if refused else "")
-        headers = self._headers(token)
-        return await self._caller.transport.open_run(request_id, headers, handler, self._run_id, alone=alone)
+        run = NewRun(request_id, self._headers(token), self._run_id, alone)
+        return await self._caller.transport.open_run(run, handler)
 
     async def move(self, *, sure: bool) -> bool:
         hosts = self._caller.hosts

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import Origin, read_origin, tcp_dial
-from caretway.cursor_transport.h2_faults import speaks_http2
+from caretway.cursor_transport.dial import Dialler, Origin, read_origin
+from caretway.cursor_transport.h2_connection import speaks_http2
+from caretway.cursor_transport.h2_stream import Outbox
 from caretway.cursor_transport.heads import RUN_HEADERS, head, read_fields
 from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.outbox import Outbox
 from caretway.cursor_transport.run_reader import RunReader
 from caretway.wire.envelope import pack
 from caretway.wire.errors import ConnectError, write_unary
@@ -47,7 +47,7 @@ def test_a_ca_file_that_is_none(tmp_path: Path) -> None:
     junk.write_text("not a certificate")
     for path in (str(junk), str(tmp_path / "missing.pem")):
         with pytest.raises(GatewayError) as broken:
-            tcp_dial("https://x", ca_file=path)
+            Dialler(ca_file=path).dial("https://x")
         assert path in broken.value.message
         assert "--agent-ca" in broken.value.hint
 

@@ -1,7 +1,8 @@
 """What one read brought, sorted: bytes gathered before the end, windows, and who is left when the peer leaves."""
 
-from caretway.cursor_transport.h2_dispatch import gather
-from caretway.cursor_transport.h2_faults import Unprocessed
+from typing import Final, cast
+
+from caretway.cursor_transport.h2_connection import H2Connection
 from caretway.cursor_transport.h2_frames import (
     Code,
     DataReceived,
@@ -13,19 +14,15 @@ from caretway.cursor_transport.h2_frames import (
     StreamReset,
     WindowOpened,
 )
-from caretway.cursor_transport.h2_stream import H2Stream
-from caretway.cursor_transport.sink import NOBODY
+from caretway.cursor_transport.h2_stream import H2Stream, Unprocessed, gather
+from caretway.cursor_transport.ports import NOBODY
 
-
-class Nowhere:
-    def queue(self, stream: H2Stream, data: bytes) -> None: ...
-    def reopen_window(self, stream: H2Stream) -> None: ...
-    def reset(self, stream: H2Stream) -> None: ...
-    def doubt(self) -> None: ...
+NO_CONNECTION: Final = cast(H2Connection, None)
+"""Sorting asks nothing of it."""
 
 
 def streams(*numbers: int) -> dict[int, H2Stream]:
-    return {number: H2Stream(Nowhere(), number, NOBODY, complete=True) for number in numbers}
+    return {number: H2Stream(NO_CONNECTION, number, NOBODY, complete=True) for number in numbers}
 
 
 def test_bytes_are_gathered_and_those_of_nobody_only_counted() -> None:
