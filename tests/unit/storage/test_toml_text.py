@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.clients.toml_text import find, load, put, remove
+from caretway.storage.toml_text import find, load, put, remove
 
 PATH = ("model_providers", "caretway")
 TABLE = {"name": "Caretway", "requires_openai_auth": False}
