@@ -1,7 +1,8 @@
-"""Edits of TOML files: a table of ours is added at the end or taken out, and every other byte stays. Pure.
+"""Edits of TOML files: a table or one value is added, replaced or removed, and every other byte stays. Pure.
 
-Which lines belong to a table is seen from its header. Whoever calls this compares the values before and after, so a
-file that is written in another way is refused, not damaged.
+The caller compares the values before and after, so a file that is written in an unexpected way is refused, not
+damaged. Why `tomlkit` does not do this: it moves an array of tables that stands between two tables of one parent
+(0.11 to 0.15.2, November 2026).
 """
 
 import json
@@ -9,12 +10,21 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import dropwhile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _HEADER: Final = re.compile(r"^\s*\[\[?\s*(?P<path>[^\]]*?)\s*\]\]?\s*(#.*)?$")
 _PART: Final = re.compile(r"""\s*(?:"(?P<basic>[^"]*)"|'(?P<literal>[^']*)'|(?P<bare>[\w-]+))\s*(?:\.|$)""")
 _MULTI: Final = re.compile(r"""(?P<mark>'{3}|"{3})|"(?:\\.|[^"\\])*"|'[^']*'|\#.*""")
 """What a string of several lines begins with, and what only looks like it: in a comment or another string."""
+
+
+class _Line(NamedTuple):
+    text: str
+    table: tuple[str, ...]
+    """The table it belongs to, or opens."""
+    opens: bool
+    quoted: bool
+    """It begins inside a string of several lines."""
 
 
 def load(text: str) -> dict[str, Any]:
@@ -47,22 +57,19 @@ def remove(text: str, path: Sequence[str]) -> str:
     kept: list[str] = []
     waiting: list[str] = []
     inside = False
-    table: tuple[str, ...] = ()
-    for line, quoted in _lines(text):
-        header = None if quoted else _header(line)
-        if header is not None:
+    for line in _lines(text):
+        if line.opens:
             if inside:  # empty lines and comments before the next header belong to that one
-                kept += _after(kept, waiting)
-            waiting, table = [], header
-            inside = header[: len(path)] == tuple(path)
+                kept += _without_gap(kept, waiting)
+            waiting = []
+            inside = line.table[: len(path)] == tuple(path)
         if not inside:
-            if not quoted and _names(line, table, path):
-                continue
-            kept.append(line)
-        elif quoted or (line.strip() and not line.lstrip().startswith("#")):
+            if line.quoted or not _names(line, path):
+                kept.append(line.text)
+        elif line.quoted or (line.text.strip() and not _is_comment(line)):
             waiting = []
         else:
-            waiting.append(line)
+            waiting.append(line.text)
     if inside:
         kept += [line for line in waiting if line.strip()]
         while kept and not kept[-1].strip():
@@ -70,21 +77,82 @@ def remove(text: str, path: Sequence[str]) -> str:
     return "".join(kept)
 
 
-def _after(kept: Sequence[str], waiting: Sequence[str]) -> Iterable[str]:
+def _without_gap(kept: Sequence[str], waiting: Sequence[str]) -> Iterable[str]:
     """Without a second empty line where the table was."""
     return waiting if kept and kept[-1].strip() else dropwhile(lambda line: not line.strip(), waiting)
 
 
-def _names(line: str, table: tuple[str, ...], path: Sequence[str]) -> bool:
+def _names(line: _Line, path: Sequence[str]) -> bool:
     """The line gives the table as one value, or one of its values by a dotted name."""
-    name, sign, _ = line.partition("=")
+    name, sign, _ = line.text.partition("=")
     parts = _path(name) if sign else None
-    return parts is not None and (*table, *parts)[: len(path)] == tuple(path)
+    return parts is not None and (*line.table, *parts)[: len(path)] == tuple(path)
 
 
-def _header(line: str) -> tuple[str, ...] | None:
-    found = _HEADER.match(line.rstrip("\r\n").removeprefix("\ufeff"))
-    return _path(found["path"]) if found else None
+def _is_comment(line: _Line) -> bool:
+    return line.text.lstrip().startswith("#")
+
+
+def put_value(text: str, table: str, name: str, value: object | None) -> str:
+    """The text with one value, in a table or (with an empty name) above all tables; None removes it.
+
+    Raises ValueError if the end of the old value is not found.
+    """
+    if text and not text.endswith("\n"):
+        text += "\n"
+    new = [] if value is None else [f"{name} = {written(value)}\n"]
+    found = _lines(text)
+    lines = [line.text for line in found]
+    opened = [at for at, line in enumerate(found) if line.opens and line.table == (table,)]
+    if table and not opened:
+        return "".join([*lines, *(["\n"] if lines else []), f"[{table}]\n", *new]) if new else text
+    start = opened[0] + 1 if table else 0
+    end = next((at for at in range(start, len(found)) if found[at].opens), len(found))
+    at = next((n for n in range(start, end) if re.match(rf"\s*{re.escape(name)}\s*=", lines[n])), None)
+    if at is not None:
+        return "".join([*lines[:at], *new, *lines[_end_of_value(lines, at, end) :]])
+    last = max((n + 1 for n in range(start, end) if lines[n].strip() and not _heading(found, n, end)), default=start)
+    if last == start < len(lines) and not table and lines[last].strip() and new:
+        new.append("\n")
+    return "".join([*lines[:last], *new, *lines[last:]])
+
+
+def _heading(lines: Sequence[_Line], at: int, end: int) -> bool:
+    """A comment right above the next table, which belongs to that one."""
+    return end < len(lines) and all(map(_is_comment, lines[at:end]))
+
+
+def _end_of_value(lines: Sequence[str], at: int, end: int) -> int:
+    """The line after a value that begins in this one: as many as it takes to be TOML."""
+    for last in range(at + 1, end + 1):
+        try:
+            tomllib.loads("".join(lines[at:last]))
+        except ValueError:
+            continue
+        return last
+    raise ValueError("the end of a value was not found")
+
+
+def written(value: object) -> str:
+    """A value as TOML writes it in one line."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{written(str(key))} = {written(one)}' for key, one in value.items())} }}"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _lines(text: str) -> list[_Line]:
+    found: list[_Line] = []
+    table: tuple[str, ...] = ()
+    string = ""
+    for line in re.findall(r".*\n|.+", text):
+        header = None if string else _HEADER.match(line.rstrip("\r\n").removeprefix("\ufeff"))
+        opened = _path(header["path"]) if header else None
+        table = table if opened is None else opened
+        found.append(_Line(line, table, opens=opened is not None, quoted=bool(string)))
+        string = _open_string(line, string)
+    return found
 
 
 def _path(text: str) -> tuple[str, ...] | None:
@@ -97,16 +165,6 @@ def _path(text: str) -> tuple[str, ...] | None:
         parts.append(next(part for part in found.groupdict().values() if part is not None))
         at = found.end()
     return tuple(parts) or None
-
-
-def _lines(text: str) -> list[tuple[str, bool]]:
-    """Each line, and whether it begins inside a string of several lines."""
-    told: list[tuple[str, bool]] = []
-    inside = ""
-    for line in text.splitlines(keepends=True):
-        told.append((line, bool(inside)))
-        inside = _open_string(line, inside)
-    return told
 
 
 def _open_string(line: str, inside: str) -> str:
