@@ -15,11 +15,12 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "core": frozenset(),
     "wire": frozenset(),
     "dialects": frozenset({"core"}),
-    "stages": frozenset({"core"}),
+    "schemas": frozenset({"core"}),
+    "stages": frozenset({"core", "schemas"}),
     "loop_guard": frozenset({"core"}),
-    "sessions": frozenset({"core"}),
+    "sessions": frozenset({"core", "schemas"}),
     "mcp_bridge": frozenset({"core"}),
-    "text_protocol": frozenset({"core"}),
+    "text_protocol": frozenset({"core", "schemas"}),
     "models": frozenset({"core"}),
     "auth": frozenset({"core"}),
     "observe": frozenset({"core"}),
@@ -29,8 +30,8 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "cluster": frozenset({"auth", "budgets", "core", "keys"}),  # values and Protocols of what it shares
     "hooks": frozenset({"core"}),
     "cursor_transport": frozenset({"core", "wire"}),
-    "builtin_tools": frozenset({"core", "wire", "loop_guard"}),
-    "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools", "loop_guard"}),
+    "builtin_tools": frozenset({"core", "wire", "loop_guard", "schemas"}),
+    "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools", "loop_guard", "schemas"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
     "testing": frozenset({"simulator", "app"}),  # tests start a whole gateway, and hold its other side
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
@@ -131,6 +132,9 @@ RULINGS: Final = [
     ("caretway.core.fold", "from .. import wire", False),
     ("caretway.core.fold", "import caretway", False),
     ("caretway.core.fold", "from ..config import Settings", False),
+    ("caretway.core.canonical", "from ..schemas.check import SchemaChecker", False),
+    ("caretway.schemas.fitting", "from ..core.request import ToolSpec", True),
+    ("caretway.schemas.fitting", "from ..backends.agent_api import compose", False),
     ("caretway.core.__init__", "from . import fold", True),
     ("caretway.core.__init__", "from .. import wire", False),
     ("caretway.wire.errors", "from .gen import aiserver_pb2", True),

@@ -22,6 +22,7 @@ from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import RunHandler, RunStream, Transport, UnaryResponse
 from ...cursor_transport.run_hosts import RunHosts
 from ...cursor_transport.usage_api import UsageApi
+from ...schemas.fitting import rules_for
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
@@ -31,7 +32,6 @@ from .model_shapes import AccountMemory, ModelShape, shapes_for
 from .new_conversations import NewConversations
 from .period_usage import UsageCheck
 from .snapshots import read_snapshot, with_unread
-from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...core.json_schema import SchemaChecker, Unreadable
+from ...schemas.check import SchemaChecker, Unreadable
 from .roles import plain
 
 

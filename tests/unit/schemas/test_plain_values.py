@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.plain_values import plain_enum, plain_tuple
+from caretway.schemas.plain_values import plain_enum, plain_tuple
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
-from caretway.backends.agent_api import tool_schemas
-from caretway.backends.agent_api.tool_schemas import NO_RULES, RULES, STRICTEST, fit_schema, fit_tools, rules_for
-from caretway.core.json_schema.document import Budget
 from caretway.core.request import ToolSpec
+from caretway.schemas import fitting
+from caretway.schemas.document import Budget
+from caretway.schemas.fitting import NO_RULES, RULES, STRICTEST, fit_schema, fit_tools, rules_for
 from caretway.simulator import catalogue, schema_rules
 from unit.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
 
@@ -286,7 +286,7 @@ HOSTILE = [
 @pytest.mark.parametrize("schema", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("family", ["fable", "gemini", ANY])
 def test_what_takes_too_long_becomes_a_list_of_names(schema: Schema, family: Any) -> None:
-    budget = Budget(tool_schemas.MAX_STEPS)
+    budget = Budget(fitting.MAX_STEPS)
     fitted, changed = fit_schema(schema, EVERY[family], budget)
     assert refused(fitted, family) == ""
     assert changed
@@ -298,13 +298,13 @@ def test_what_takes_too_long_becomes_a_list_of_names(schema: Schema, family: Any
 
 def test_deep_schemas_end(monkeypatch: pytest.MonkeyPatch) -> None:
     deep: Schema = {"anyOf": [TEXT, NULL]}
-    for _ in range(tool_schemas.MAX_DEPTH * 2):
+    for _ in range(fitting.MAX_DEPTH * 2):
         deep = args(x=deep)
     for family in ("fable", ANY):
         fitted, changed = fit_schema(deep, EVERY[family])
         assert "depth" in changed
         assert refused(fitted, family) == ""
-    monkeypatch.setattr(tool_schemas, "MAX_DEPTH", sys.getrecursionlimit())
+    monkeypatch.setattr(fitting, "MAX_DEPTH", sys.getrecursionlimit())
     assert refused(fit_schema(deep, RULES["fable"])[0], "fable") == ""
 
 
@@ -340,7 +340,7 @@ def test_the_budget_is_for_the_whole_list() -> None:
 def test_what_is_told_has_a_limit() -> None:
     tools = [ToolSpec(f"tool_{n}" * 20, "", args(a={"anyOf": [TEXT, NULL]})) for n in range(300)]
     told = fit_tools(tools, RULES["fable"]).told
-    assert len(told) <= tool_schemas.MAX_TOLD
+    assert len(told) <= fitting.MAX_TOLD
     assert told.startswith("fitted for fable: ")
 
 

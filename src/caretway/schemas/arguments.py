@@ -10,8 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from .json_schema import SchemaChecker, Unreadable
-from .request import ToolSpec
+from ..core.request import ToolSpec
+from .check import SchemaChecker, Unreadable
 
 ArgumentRule = Literal["note", "refuse"]
 

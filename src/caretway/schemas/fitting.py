@@ -14,11 +14,11 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...core.json_schema import Unreadable
-from ...core.json_schema.document import Budget, Document
-from ...core.request import ToolSpec
+from ..core.request import ToolSpec
+from .check import Unreadable
+from .document import Budget, Document
+from .merging import both, either, is_open, with_words
 from .plain_values import plain_enum, plain_tuple
-from .schema_merging import both, either, is_open, with_words
 
 MAX_STEPS: Final = 20_000
 """For one tool."""

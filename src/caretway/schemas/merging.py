@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ...core.json_schema.document import Budget
+from .document import Budget
 
 Schema = Mapping[str, Any]
 

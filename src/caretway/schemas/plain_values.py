@@ -7,7 +7,7 @@ A number of an enum stays a number: the client gets what its own schema asks for
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from .schema_merging import key_of, spelled, type_of, types_of, values_of, with_words
+from .merging import key_of, spelled, type_of, types_of, values_of, with_words
 
 _MAX_WORDS: Final = 400
 
