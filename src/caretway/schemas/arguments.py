@@ -11,7 +11,8 @@ from typing import Final, Literal
 import msgspec
 
 from ..core.request import ToolSpec
-from .check import SchemaChecker, Unreadable
+from .check import SchemaChecker
+from .document import Unreadable
 
 ArgumentRule = Literal["note", "refuse"]
 

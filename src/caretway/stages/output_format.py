@@ -31,7 +31,8 @@ from ..core.events import (
 from ..core.json_bounds import crowded
 from ..core.request import Message, OutputFormat, Role, Text, TurnRequest, leading
 from ..core.turn import Stage
-from ..schemas.check import SchemaChecker, Unreadable
+from ..schemas.check import SchemaChecker
+from ..schemas.document import Unreadable
 
 NOTE_KEY: Final = "response_format"
 MAX_CHECKED: Final = 1024 * 1024

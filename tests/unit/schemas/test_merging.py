@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from caretway.schemas.check import Unreadable
-from caretway.schemas.document import Budget
+from caretway.schemas.document import Budget, Unreadable
 from caretway.schemas.merging import both, either, is_open, key_of, types_of, with_words
 
 TEXT, WHOLE, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
