@@ -18,24 +18,24 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "schemas": frozenset({"core"}),
     "stages": frozenset({"core", "schemas"}),
     "loop_guard": frozenset({"core"}),
-    "sessions": frozenset({"core", "schemas"}),
+    "sessions": frozenset({"core", "models", "schemas"}),
     "mcp_bridge": frozenset({"core"}),
     "text_protocol": frozenset({"core", "schemas"}),
     "models": frozenset({"core"}),
     "auth": frozenset({"core"}),
     "observe": frozenset({"core"}),
     "keys": frozenset({"core"}),
-    "ledger": frozenset({"core"}),
+    "ledger": frozenset({"core", "models"}),
     "budgets": frozenset({"core"}),
     "cluster": frozenset({"auth", "budgets", "core", "keys"}),  # values and Protocols of what it shares
     "hooks": frozenset({"core"}),
     "cursor_transport": frozenset({"core", "wire"}),
     "builtin_tools": frozenset({"core", "wire", "loop_guard", "schemas"}),
-    "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools", "loop_guard", "schemas"}),
+    "backends": frozenset({"core", "wire", "cursor_transport", "builtin_tools", "loop_guard", "models", "schemas"}),
     "simulator": frozenset({"wire"}),  # it is the other side: it must not know our core
     "testing": frozenset({"simulator", "app"}),  # tests start a whole gateway, and hold its other side
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
-    "web": frozenset({"core", "dialects", "sessions", "observe", "keys"}),
+    "web": frozenset({"core", "dialects", "sessions", "models", "observe", "keys"}),
     "page": frozenset({"core", "budgets", "clients", "dialects", "ledger", "local_checks", "sessions", "web"}),
     "local_checks": frozenset({"config", "core", "ledger"}),
     "tasks": frozenset(),

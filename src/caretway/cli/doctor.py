@@ -170,7 +170,7 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 async def _at_cursor(settings: Settings) -> list[Finding]:
     from ..backend_factory import open_backend
     from ..core.errors import GatewayError
-    from ..models.listing import each_once
+    from ..models.catalogue import each_once
     from ..sign_in_factory import passes
 
     if passes(settings):

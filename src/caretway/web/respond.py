@@ -14,7 +14,6 @@ from ..core.errors import ErrorKind
 from ..core.estimate import history_tokens
 from ..core.events import StopReason, TurnEnded, TurnStarted
 from ..core.fold import Reply
-from ..core.model_parameters import spelled
 from ..core.passing import Elsewhere
 from ..core.records import Observer, RequestOrigin, TurnRecord
 from ..core.request import TurnRequest
@@ -23,6 +22,7 @@ from ..dialects import Dialect, ResponseMeta
 from ..dialects.headers import OWNER
 from ..keys.named_key import NamedKey
 from ..keys.restrict import restricted, visible
+from ..models.names import spelled
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from ..tasks import aside

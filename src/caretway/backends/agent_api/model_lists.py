@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
 from ...core.errors import GatewayError
-from ...core.model_parameters import THOUGHT_IDS, window
 from ...core.turn import ModelInfo, ModelVariant
 from ...cursor_transport.ports import UnaryResponse
+from ...models.names import THOUGHT_IDS, window
 from ...wire.messages import ai, pb
 
 log = logging.getLogger(__name__)

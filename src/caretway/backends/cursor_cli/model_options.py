@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...core.model_parameters import EFFORT_IDS
+from ...models.names import EFFORT_IDS
 
 CAPABILITY: Final = "parameterizedModelPicker"
 """What a client names in `initialize` to get base models and options. Without it each model has one fixed variant."""
