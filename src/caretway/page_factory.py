@@ -28,7 +28,7 @@ from .page.content import KeptContent
 from .page.feed import Feed
 from .page.notes import PageNotes
 from .page.now import GatewayFacts, Now
-from .page.parts import PageApi, PageModels
+from .page.parts import PageApi
 from .page.settings import Change, check_changeable
 from .storage.private_file import write_file
 from .web.access import Access
@@ -139,7 +139,7 @@ def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
 
 
 class AliasChange(Struct, frozen=True):
-    models: Callable[[], PageModels]
+    models: Callable[[], ModelCatalogue]
 
     def check(self, value: Any) -> None:
         return

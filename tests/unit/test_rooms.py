@@ -36,7 +36,9 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "testing": frozenset({"simulator", "app"}),  # tests start a whole gateway, and hold its other side
     "prove": frozenset({"core", "wire", "cursor_transport", "models", "simulator"}),  # asks both sides the same
     "web": frozenset({"core", "dialects", "sessions", "models", "observe", "keys"}),
-    "page": frozenset({"core", "budgets", "clients", "dialects", "ledger", "local_checks", "sessions", "web"}),
+    "page": frozenset(
+        {"core", "budgets", "clients", "dialects", "ledger", "local_checks", "models", "sessions", "web"}
+    ),
     "local_checks": frozenset({"config", "core", "ledger"}),
     "tasks": frozenset(),
     "processes": frozenset(),

@@ -1,7 +1,7 @@
 """What the page's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..budgets.charges import Budgets
 from ..clients.values import Surroundings
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..web.models import ModelSource
+from ..models.catalogue import ModelCatalogue
 from ..web.page_door import PageDoor
 from ..web.page_files import PageFiles
 from ..web.route_table import HttpCall
@@ -29,18 +29,6 @@ MAX_BODY: Final = 64 * 1024
 MAX_QUERY_FIELDS: Final = 20
 
 
-class PageModels(ModelSource, Protocol):
-    """The list of models, with what the settings say of names."""
-
-    @property
-    def aliases(self) -> Mapping[str, str]: ...
-
-    @property
-    def strict(self) -> bool: ...
-
-    async def change_aliases(self, aliases: Mapping[str, str]) -> None: ...
-
-
 class PageApi(Struct):
     """All that the page can ask."""
 
@@ -57,7 +45,7 @@ class PageApi(Struct):
     budgets: Budgets
     named_keys: Callable[[], Sequence[str]]
     desk: SettingsDesk
-    models: PageModels
+    models: ModelCatalogue
     mcp: "McpServers | None"
     local_findings: "LocalFindings"
     receipt: Callable[[], dict[str, Any] | None]

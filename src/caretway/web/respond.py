@@ -22,6 +22,7 @@ from ..dialects import Dialect, ResponseMeta
 from ..dialects.headers import OWNER
 from ..keys.named_key import NamedKey
 from ..keys.restrict import restricted, visible
+from ..models.catalogue import ModelCatalogue
 from ..models.names import spelled
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
@@ -32,7 +33,6 @@ from .documents import MARK as PDF
 from .documents import inline_pdfs
 from .exchange import Header, HttpRequest, ResponseWriter, header_text
 from .images import ImageFetcher
-from .models import ModelSource
 from .passed import passed_request
 from .shape import ShapeLimits, is_large, read_json
 
@@ -64,7 +64,7 @@ class Responder:
     def __init__(
         self,
         sessions: Sessions,
-        models: ModelSource,
+        models: ModelCatalogue,
         observer: Observer,
         *,
         prepare: Callable[[TurnRequest], TurnRequest],
