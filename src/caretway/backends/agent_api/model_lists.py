@@ -6,7 +6,7 @@ The base models are what counts; the flat list adds the ids by which older clien
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -141,11 +141,6 @@ def _rest(item: dict[str, Any]) -> ModelInfo:
             variants=variants,
         )
     )
-
-
-def joined(bases: Iterable[ModelInfo], flat: Iterable[ModelInfo]) -> list[ModelInfo]:
-    """One list of both. Without base models the flat ids are the models, and stay flat: they are asked for as such."""
-    return [*bases, *flat]
 
 
 def _described(model: ModelInfo) -> ModelInfo:
