@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from caretway.backends.agent_api.tool_schemas import RULES
 from caretway.core.request import ToolSpec
+from caretway.schemas.fitting import RULES
 from caretway.simulator import catalogue
 from caretway.simulator.manners import LIVE
 from caretway.simulator.schema_rules import refused

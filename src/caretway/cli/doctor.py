@@ -168,7 +168,7 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
     from ..core.errors import GatewayError
-    from ..models.listing import each_once
+    from ..models.catalogue import each_once
     from ..upstream import open_backend, passes
 
     if passes(settings):

@@ -55,7 +55,7 @@ async def _ask(settings: Settings) -> Sequence[ModelInfo]:
 
 async def models_for_clients(backend: Backend, settings: Settings) -> list[ModelInfo]:
     """What `/v1/models` lists with these settings. Unlike there, it fails where Cursor does not answer."""
-    from ..models.listing import shown_models
+    from ..models.catalogue import shown_models
     from ..models.resolve import make_table
     from ..tasks import aside
 
@@ -64,7 +64,7 @@ async def models_for_clients(backend: Backend, settings: Settings) -> list[Model
 
 
 def as_json(models: Sequence[ModelInfo]) -> str:
-    from ..models.variants import written
+    from ..models.names import spelled
 
     listed = [
         {
@@ -77,7 +77,7 @@ def as_json(models: Sequence[ModelInfo]) -> str:
             "max_context_window": model.max_window,
             "images": model.images,
             "parameters": {name: list(values) for name, values in model.parameters},
-            "variants": [written(model.id, variant) for variant in model.variants],
+            "variants": [spelled(model.id, one.parameters, one.max_mode) for one in model.variants],
         }
         for model in models
     ]
@@ -92,7 +92,7 @@ def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None
     for model in models:
         if model.stands_for:
             twins.setdefault(model.stands_for, []).append(model.id)
-    from ..models.listing import each_once
+    from ..models.catalogue import each_once
 
     models = each_once(models)
     rows = [

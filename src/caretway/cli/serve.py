@@ -206,7 +206,7 @@ async def _asked(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
     from ..core.errors import GatewayError
-    from ..models.listing import each_once
+    from ..models.catalogue import each_once
 
     facts = SignInState()
     try:

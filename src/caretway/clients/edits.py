@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from . import jsonc, toml_text, yaml_list
+from ..storage import toml_text
+from . import jsonc, yaml_list
 from .values import Entry, FilePlan
 
 

@@ -1,10 +1,12 @@
 """Reads values of parsed JSON with errors that name the field (`messages[3].content`): wrong type, missing, empty,
-`null` as absent; limits of stop sequences. For every dialect's decoder; knows no field.
+`null` as absent; limits of stop sequences. Names fields that are understood and without effect (`temperature`, `seed`),
+or unknown, for `x-caretway-ignored`: plain and short, whatever the client sent.
 
-For every dialect's decoder. `null` counts as absent wherever a field is optional: clients send both. Knows no field.
+For every dialect's decoder; knows no field. `null` counts as absent wherever a field is optional: clients send both.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -128,3 +130,57 @@ def optional_bool(holder: Mapping[str, object], key: str, at: At = "") -> bool |
     if value is not None and not isinstance(value, bool):
         raise wrong_type(FieldPath(at, key), "a boolean", value)
     return value
+
+
+# ---- fields without an effect, and unknown ones
+
+
+MAX_LISTED: Final = 32
+"""A body with a thousand unknown fields must not make the header too large."""
+_HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+class Idle(Struct, frozen=True):
+    """A field that is understood and has no effect here."""
+
+    expected: str
+    types: tuple[type, ...]
+    asks_nothing: tuple[object, ...] = ()
+    """Values that mean the same as leaving the field out."""
+
+
+WHOLE: Final = ("an integer", (int,))
+NUMBER: Final = ("a number", (int, float))
+OBJECT: Final = ("an object", (dict,))
+ARRAY: Final = ("an array", (list,))
+WORD: Final = ("a string", (str,))
+FLAG: Final = ("a boolean", (bool,))
+
+
+def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterator[str]:
+    """The fields of the table that ask for something. A wrong type is still an error."""
+    if table.keys().isdisjoint(body.keys()):
+        return
+    for name, field in table.items():
+        value = body.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, field.types) or (isinstance(value, bool) and bool not in field.types):
+            raise wrong_type(name, field.expected, value)
+        if value not in field.asks_nothing:
+            yield name
+
+
+def unknown_names(holder: Mapping[str, object], known: Collection[str]) -> list[str]:
+    """The other fields, as the client spelled them: `listable` comes after this."""
+    return [name for name, value in holder.items() if name not in known and value is not None]
+
+
+def listable(names: Collection[str]) -> list[str]:
+    """Names from a client, made safe for a header: plain characters, not too many."""
+    if not names:
+        return []
+    plain = list(dict.fromkeys(name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in names))
+    if len(plain) > MAX_LISTED:
+        plain[MAX_LISTED:] = [f"(and {len(plain) - MAX_LISTED} more)"]
+    return plain

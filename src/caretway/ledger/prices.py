@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..core.events import RunUsage
-from ..core.model_parameters import THOUGHT_IDS, window
+from ..models.names import THOUGHT_IDS, window
 
 SOURCE: Final = "cursor.com/docs/models-and-pricing"
 AS_OF: Final = date(2026, 9, 11)

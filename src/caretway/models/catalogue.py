@@ -1,28 +1,25 @@
-"""The cached model list (refreshed every 5 minutes, served stale when Cursor does not answer, never empty), and a
-request fitted to it: strict or unknown names, `models_only`, parameters, what the client is told of the choice.
+"""The cached model list (refreshed every 5 minutes, served stale when Cursor does not answer, never empty), a request
+fitted to it (strict or unknown names, `models_only`, parameters, what the client is told of the choice), and which
+models clients are shown.
 
 Live discovery is the truth; a list that cannot be refreshed is served stale, because listing models needs no login.
-What is listed is decided in `listing`, what a name means in `resolve`, which variant is taken in `variants`; here it is
-put into the request, with what the client is told about it.
+What a name means is decided in `resolve`, which variant is taken in `variants`; here it is put into the request.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.model_parameters import THOUGHT_IDS
 from ..core.request import ModelChoice, ModelFallback, TurnRequest
 from ..core.turn import Backend, ModelInfo
 from ..tasks import aside
-from .listing import shown_models
-from .names import effort_of
+from .names import NO_WISH, THOUGHT_IDS, Wish, effort_of, read_wishes, spelled, split_suffix
 from .resolve import THINKING, Meaning, ModelTable, make_table, resolve
-from .variants import choose_variant, default_variant, written
-from .wishes import NO_WISH, Wish, read_wishes, split_suffix
+from .variants import can_think, choose_variant, default_variant
 
 log = logging.getLogger(__name__)
 
@@ -171,7 +168,7 @@ class ModelCatalogue:
         if self._strict and missing:
             raise _no_variant(name, meant.model, sorted(missing))
         usual = variant.parameters == default_variant(meant.model).parameters and not variant.max_mode
-        exactly = meant.model.id if usual else written(meant.model.id, variant)
+        exactly = meant.model.id if usual else spelled(meant.model.id, variant.parameters, variant.max_mode)
         choice = ModelChoice(
             answers_as=name if meant.own and not missing else meant.model.id if meant.wish == NO_WISH else exactly,
             exactly=exactly,
@@ -250,3 +247,49 @@ def _no_variant(name: str, model: ModelInfo, missing: Sequence[str]) -> GatewayE
         hint=f"It has {has}." if has else "It has no parameters.",
         param="model",
     )
+
+
+# ---- the list that clients see
+
+
+def shown_models(table: ModelTable, extra: Sequence[str] = (), *, only: bool = False) -> list[ModelInfo]:
+    """`extra`: more names to list; with `only` there are no others, if there are any. A plain name of a model that can
+    think is listed as `-thinking` too."""
+    listed = {} if only and extra else {model.id: model for model in _with_thinking(list(table.models.values()))}
+    for name in extra:
+        for each in (name, name + THINKING) if _has_twin(name, table) else (name,):
+            listed.setdefault(each, _named(each, table))
+    return list(listed.values())
+
+
+def each_once(models: Iterable[ModelInfo]) -> list[ModelInfo]:
+    """Without those that are only another name for a model, as people count them."""
+    return [model for model in models if not model.stands_for]
+
+
+def _named(name: str, table: ModelTable) -> ModelInfo:
+    """A name of the settings as a row of the list: with all that is known of the model it means."""
+    meant = resolve(name, table)
+    if meant.model is None or not meant.exact:
+        return ModelInfo(name, name)
+    return meant.model if meant.model.id == name else replace(meant.model, id=name, name=name, aliases=())
+
+
+def _has_twin(name: str, table: ModelTable) -> bool:
+    meant, twin = resolve(name, table), resolve(name + THINKING, table)
+    plain = meant.model is not None and meant.exact and meant.wish == NO_WISH and not meant.then
+    return plain and "think" not in name and twin.model is not None and twin.exact and can_think(twin.model)
+
+
+def _with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
+    """Every model that can think is listed once more as thinking, for clients that can choose nothing but a model."""
+    ids = {model.id for model in models}
+    listed: list[ModelInfo] = []
+    for model in models:
+        listed.append(model)
+        twin = model.id + THINKING
+        if twin in ids or "think" in model.id or model.flat or model.stands_for or not can_think(model):
+            continue
+        name = f"{model.name or model.id} (thinking)"
+        listed.append(replace(model, id=twin, name=name, aliases=(), reasoning=True, stands_for=model.id))
+    return listed

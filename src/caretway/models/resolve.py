@@ -14,9 +14,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..core.turn import ModelInfo, ModelVariant
-from .names import RUNGS, SCALE, Name, closest_version, read_name
+from .names import (
+    NO_WISH,
+    RUNGS,
+    SCALE,
+    Name,
+    Wish,
+    closest_version,
+    read_name,
+    read_suffix,
+    split_suffix,
+    wish_of,
+)
 from .variants import can_think, choose_variant, default_variant, parameter_values
-from .wishes import NO_WISH, Wish, read_suffix, split_suffix, wish_of
 
 AUTOMATIC: Final = ("default", "auto", "sim-auto")
 """Ids under which an account's automatic choice is listed."""

@@ -11,10 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..core.model_parameters import EFFORT_IDS, spelled, window
 from ..core.turn import ModelInfo, ModelVariant
-from .names import SCALE, effort_of
-from .wishes import Wish
+from .names import EFFORT_IDS, SCALE, Wish, effort_of, window
 
 _FAR: Final = 100
 _SILENT_EFFORTS: Final = ("none", "minimal")
@@ -54,11 +52,6 @@ def parameter_values(variants: Sequence[ModelVariant]) -> tuple[tuple[str, tuple
         for key, value in variant.parameters:
             found.setdefault(key, {})[value] = None
     return tuple((key, tuple(values)) for key, values in found.items())
-
-
-def written(model: str, variant: ModelVariant) -> str:
-    """A model and its variant as one name, which means exactly this."""
-    return spelled(model, variant.parameters, variant.max_mode)
 
 
 def _cost(variant: ModelVariant, wish: Wish, usual: ModelVariant) -> tuple[object, ...]:

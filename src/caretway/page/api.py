@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ..dialects.routes import Operation
+from ..dialects import Operation
 from ..web.route_table import HttpCall, Route
 from ..web.tenant import AccountUse
 from .parts import PageApi

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..core.turn import ModelInfo
+from ..models.names import EFFORT_IDS
+from ..models.resolve import AUTOMATIC
 
 COMPOSER: Final = "composer-2.5"
 SLOW_COMPOSER: Final = f"{COMPOSER}[fast=false]"
 """The cheapest that Cursor has; its bare name is the fast variant, which costs more."""
-_AUTOMATIC: Final = ("auto", "default", "sim-auto")
 _CHEAP_WORDS: Final = (re.compile(r"nano|haiku"), re.compile(r"mini|flash|fast"), re.compile(r"sonnet"))
-_RUNGS: Final = ("effort", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def _cheap(listed: Sequence[ModelInfo]) -> str:
     if COMPOSER in ids:
         slow = any(("fast", "false") in variant.parameters for variant in ids[COMPOSER].variants)
         return SLOW_COMPOSER if slow else COMPOSER
-    return next((name for name in _AUTOMATIC if name in ids), listed[0].id if listed else _AUTOMATIC[0])
+    return next((name for name in AUTOMATIC if name in ids), listed[0].id if listed else "auto")
 
 
 def _cheapest(listed: Sequence[ModelInfo], fits: Callable[[ModelInfo], bool]) -> str:
@@ -52,4 +52,4 @@ def _thinks_and_sees(model: ModelInfo) -> bool:
 
 
 def _has_rungs(model: ModelInfo) -> bool:
-    return not model.flat and bool(model.variants) and any(key in _RUNGS for key, _ in model.parameters)
+    return not model.flat and bool(model.variants) and any(key in EFFORT_IDS for key, _ in model.parameters)

@@ -16,7 +16,6 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.argument_check import ArgumentRule
 from ..core.charge import RunCharges
 from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..core.events import RunUsage
@@ -26,6 +25,7 @@ from ..core.records import RequestOrigin, RunRecord
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, SessionMode, TurnRequest, ends_with_results, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
+from ..schemas.arguments import ArgumentRule
 from ..tasks import aside
 from .compacted import REASON as COMPACTED
 from .compacted import SessionNames

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
-from ..core.argument_check import ArgumentCheck, ArgumentRule
 from ..core.errors import ErrorKind, GatewayError
 from ..core.estimate import estimated_usage
 from ..core.events import (
@@ -34,6 +33,7 @@ from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, OrderState
 from ..core.request import TurnRequest
 from ..core.turn import Stage, StageFactory
+from ..schemas.arguments import ArgumentCheck, ArgumentRule
 from .lifecycle import Happening
 from .live import LiveTurn
 from .second_try import Restart, SecondTry

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from ..core.charge import RunCharge
 from ..core.events import RunUsage
-from ..core.model_parameters import spelled
 from ..core.records import RequestOrigin, RunRecord
 from ..core.request import TurnRequest
+from ..models.names import spelled
 
 FROM_NOWHERE: Final = RequestOrigin()
 

@@ -29,9 +29,10 @@ from ..core.events import (
     UsageReported,
 )
 from ..core.json_bounds import crowded
-from ..core.json_schema import SchemaChecker, Unreadable
 from ..core.request import Message, OutputFormat, Role, Text, TurnRequest, leading
 from ..core.turn import Stage
+from ..schemas.check import SchemaChecker
+from ..schemas.document import Unreadable
 
 NOTE_KEY: Final = "response_format"
 MAX_CHECKED: Final = 1024 * 1024

@@ -1,3 +1,3 @@
-"""Files of the data directory: one opener of SQLite databases (`database`), one writer of private files
-(`private_file`).
+"""Files: one opener of SQLite databases (`database`), one writer of private files (`private_file`), one editor of TOML
+text (`toml_text`).
 """

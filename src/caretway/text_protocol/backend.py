@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from msgspec import structs
 from msgspec.structs import replace
 
-from ..core.argument_check import ArgumentCheck
 from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars
 from ..core.request import Message, Role, Text, TurnRequest
 from ..core.turn import Backend, BackendStatus, ModelInfo, NativeTools, Snapshot, Turn
+from ..schemas.arguments import ArgumentCheck
 from .images import without_images
 from .instructions import wrong_call
 from .limits import DEFAULT_TEXT_LIMITS, TextLimits

@@ -20,7 +20,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
-from ..dialects.images import decode_base64
+from ..dialects.attachments import decode_base64
 from ..installation import install_command
 
 MARK: Final = b"JVBERi0"

@@ -7,7 +7,7 @@ everywhere and reported in `x-caretway-ignored`. The paths come from the rows of
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ..dialects.routes import Operation
+from ..dialects import Operation
 from .route_table import PARAMETER, Route, paths_of
 
 Schema = dict[str, Any]

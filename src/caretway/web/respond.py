@@ -14,7 +14,6 @@ from ..core.errors import ErrorKind
 from ..core.estimate import history_tokens
 from ..core.events import StopReason, TurnEnded, TurnStarted
 from ..core.fold import Reply
-from ..core.model_parameters import spelled
 from ..core.passing import Elsewhere
 from ..core.records import Observer, RequestOrigin, TurnRecord
 from ..core.request import TurnRequest
@@ -23,6 +22,8 @@ from ..dialects import Dialect, ResponseMeta
 from ..dialects.headers import OWNER
 from ..keys.named_key import NamedKey
 from ..keys.restrict import restricted, visible
+from ..models.catalogue import ModelCatalogue
+from ..models.names import spelled
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from ..tasks import aside
@@ -32,7 +33,6 @@ from .documents import MARK as PDF
 from .documents import inline_pdfs
 from .exchange import Header, HttpRequest, ResponseWriter, header_text
 from .images import ImageFetcher
-from .models import ModelSource
 from .passed import passed_request
 from .shape import ShapeLimits, is_large, read_json
 
@@ -64,7 +64,7 @@ class Responder:
     def __init__(
         self,
         sessions: Sessions,
-        models: ModelSource,
+        models: ModelCatalogue,
         observer: Observer,
         *,
         prepare: Callable[[TurnRequest], TurnRequest],

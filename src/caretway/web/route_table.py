@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.passing import Elsewhere
-from ..dialects.routes import Operation
+from ..dialects import Operation
 from ..observe.metrics import Metrics
 from .exchange import Header, HttpRequest, ResponseWriter
 from .hints import ServedPaths, not_found

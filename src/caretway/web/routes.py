@@ -8,8 +8,7 @@ from these rows. A new path is a new row here, or a row of a dialect's `routes`.
 from collections.abc import Iterable
 from typing import Final
 
-from ..dialects import Dialect
-from ..dialects.routes import DialectRoute, Operation
+from ..dialects import Dialect, DialectRoute, Operation
 from . import endpoints
 from .route_table import Route, RouteTable
 from .tenant import AccountUse

@@ -14,11 +14,11 @@ from ..core.caller import NOBODY, Caller
 from ..core.errors import ErrorKind, GatewayError
 from ..core.turn import ModelInfo
 from ..dialects import Dialect
+from ..models.catalogue import ModelCatalogue
 from ..sessions.manager import Sessions
 from .account import AccountWatch
 from .exchange import HttpRequest
 from .health import Health
-from .models import ModelSource
 from .respond import Responder
 
 
@@ -39,7 +39,7 @@ class Tenant:
         dialects: Sequence[Dialect],
         responder: Responder,
         sessions: Sessions,
-        models: ModelSource,
+        models: ModelCatalogue,
         health: Health,
         account: AccountWatch,
     ) -> None:

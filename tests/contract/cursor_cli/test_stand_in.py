@@ -14,7 +14,7 @@ from acp import schema
 from pydantic import BaseModel
 
 from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
-from caretway.backends.cursor_cli.model_options import ModelWish
+from caretway.backends.cursor_cli.models import ModelWish
 from caretway.backends.cursor_cli.process import AgentNursery
 from caretway.backends.cursor_cli.prompt import Prompt
 from caretway.core.request import Image

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.config.editing import NotEditable, file_value, toml, with_setting
+from caretway.config.editing import NotEditable, file_value, with_setting
 from caretway.config.settings import BY_NAME
+from caretway.storage.toml_text import written
 
 OWN = """\
 # mine
@@ -37,6 +38,21 @@ CHANGES = [
     ("the first advanced one", "", "gather", "1s", '[advanced]\ngather = "1s"\n'),
     ("advanced ones also work above", 'gather = "1s"\n', "gather", "2s", 'gather = "2s"\n'),
     ("nothing to remove", OWN, "host", None, OWN),
+    ("no last line end", "host = 'x'", "port", 1, "host = 'x'\nport = 1\n"),
+    (
+        "a header in a string",
+        "user = '''\n[advanced]\n'''\n",
+        "port",
+        1,
+        "user = '''\n[advanced]\n'''\nport = 1\n",
+    ),
+    (
+        "an array of tables between",
+        "[a.b]\nx = 1\n\n[[c]]\n\n[a.d]\n",
+        "port",
+        1,
+        "port = 1\n\n[a.b]\nx = 1\n\n[[c]]\n\n[a.d]\n",
+    ),
     ("only tables", '[model_aliases]\na = "b"\n', "port", 1, 'port = 1\n\n[model_aliases]\na = "b"\n'),
 ]
 
@@ -70,7 +86,7 @@ SIMPLE = st.one_of(TEXTS, st.integers(-(2**60), 2**60), st.booleans())
 
 @given(st.one_of(SIMPLE, st.lists(SIMPLE), st.dictionaries(TEXTS, TEXTS)))
 def test_every_value_is_read_back(value: object) -> None:
-    text = f"a = {toml(value)}"
+    text = f"a = {written(value)}"
     assert tomllib.loads(text) == {"a": value}
 
 
@@ -86,6 +102,6 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "typed", "written"), VALUES)
-def test_what_is_written_for_what_was_typed(name: str, typed: str, written: object) -> None:
-    assert file_value(BY_NAME[name], typed, Path("/here")) == written
+@pytest.mark.parametrize(("name", "typed", "value"), VALUES)
+def test_what_is_written_for_what_was_typed(name: str, typed: str, value: object) -> None:
+    assert file_value(BY_NAME[name], typed, Path("/here")) == value

@@ -1,7 +1,7 @@
 """What clients are shown: the backend's models, thinking ones once more, and the names of the settings."""
 
 from caretway.core.turn import ModelInfo
-from caretway.models.listing import each_once, shown_models
+from caretway.models.catalogue import each_once, shown_models
 from caretway.models.resolve import make_table
 from unit.models.cursor_list import BASES
 from unit.models.lists import LISTED, cursors

@@ -3,8 +3,9 @@
 import pytest
 
 from caretway.core.turn import ModelInfo
+from caretway.models.names import spelled
 from caretway.models.resolve import make_table, resolve
-from caretway.models.variants import choose_variant, written
+from caretway.models.variants import choose_variant
 from unit.models.cursor_list import BASES, BY_ID, SLUGS
 from unit.models.lists import cursors, flat
 
@@ -40,7 +41,8 @@ def test_exact(name: str, meant: str) -> None:
     assert found.why
     chosen = choose_variant(found.model, found.wish)
     assert not chosen.unmet
-    assert meant in (found.model.id, written(found.model.id, chosen.variant))
+    variant = chosen.variant
+    assert meant in (found.model.id, spelled(found.model.id, variant.parameters, variant.max_mode))
 
 
 def test_every_flat_id_is_understood_as_the_variant_it_is() -> None:

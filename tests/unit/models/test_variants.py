@@ -3,8 +3,8 @@
 import pytest
 
 from caretway.core.turn import ModelInfo, ModelVariant
-from caretway.models.variants import choose_variant, default_variant, parameter_values, written
-from caretway.models.wishes import NO_WISH, Wish
+from caretway.models.names import NO_WISH, Wish, spelled
+from caretway.models.variants import choose_variant, default_variant, parameter_values
 from unit.models.cursor_list import BASES, BY_ID, BaseModel
 from unit.models.lists import info
 
@@ -35,7 +35,7 @@ CASES = [
 @pytest.mark.parametrize(("model", "wish", "taken", "unmet"), CASES, ids=[f"{m} {t}" for m, _, t, _ in CASES])
 def test_nearest(model: str, wish: Wish, taken: str, unmet: tuple[str, ...]) -> None:
     chosen = choose_variant(info(BY_ID[model]), wish)
-    assert written("", chosen.variant).removeprefix("@") == taken
+    assert spelled("", chosen.variant.parameters, chosen.variant.max_mode).removeprefix("@") == taken
     assert chosen.unmet == unmet
 
 

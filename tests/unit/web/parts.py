@@ -13,6 +13,7 @@ from caretway.core.request import TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo
 from caretway.dialects import Dialect
 from caretway.dialects.registry import dialects
+from caretway.models.catalogue import ModelCatalogue
 from caretway.observe.metrics import Metrics
 from caretway.web.account import AccountWatch
 from caretway.web.application import Application
@@ -64,11 +65,13 @@ def writer(*, head_only: bool = False) -> tuple[Written, ResponseWriter]:
     return written, ResponseWriter(written, keep_alive=True, chunked=True, head_only=head_only)
 
 
-class Models:
+class Models(ModelCatalogue):
+    """A list without a backend; every request fits."""
+
     def __init__(self) -> None:
         self.listed = [ModelInfo("sim-auto", "Auto"), ModelInfo("vendor/model")]
 
-    async def models(self) -> Sequence[ModelInfo]:
+    async def models(self) -> list[ModelInfo]:
         return self.listed
 
     async def find(self, name: str) -> ModelInfo | None:

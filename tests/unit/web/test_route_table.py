@@ -3,7 +3,7 @@
 import pytest
 
 from caretway.core.errors import ErrorKind
-from caretway.dialects.routes import Operation
+from caretway.dialects import Operation
 from caretway.web.exchange import HttpRequest
 from caretway.web.route_table import HttpCall, Matched, Refused, Route, RouteTable, canonical, paths_of
 

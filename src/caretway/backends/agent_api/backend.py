@@ -22,16 +22,16 @@ from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
 from ...cursor_transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
 from ...cursor_transport.run_hosts import RunHosts
 from ...cursor_transport.usage_api import UsageApi
+from ...schemas.fitting import rules_for
 from ...tasks import aside
 from ...wire import paths
 from ...wire.messages import pb
 from .compose import Opening, RunContext
-from .model_lists import ASK_BASES, BaseSource, base_models, joined, read_usable
+from .model_lists import ASK_BASES, BaseSource, base_models, read_usable
 from .model_shapes import AccountMemory, ModelShape, shapes_for
 from .new_conversations import NewConversations
 from .period_usage import UsageCheck
 from .snapshots import read_snapshot, with_unread
-from .tool_schemas import rules_for
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 
@@ -134,7 +134,8 @@ class AgentBackend:
         return await self._usage_check.spent(self._caller.account, model, refusal)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Both lists: what is asked for by its base, and the flat ids of the same."""
+        """Both lists: what is asked for by its base, and the flat ids of the same, which are the models if there are no
+        base models."""
         response = await self._caller.call(paths.USABLE_MODELS)
         if response.status != 200:
             raise fault_from_status(response.status, response.headers, response.body)
@@ -142,7 +143,7 @@ class AgentBackend:
         bases: Sequence[ModelInfo] = await base_models(lambda: self._caller.call(paths.AVAILABLE_MODELS, ASK_BASES))
         if not bases and self._bases is not None:
             bases = await self._bases()
-        return joined(bases, flat)
+        return [*bases, *flat]
 
     async def status(self) -> BackendStatus:
         if self.standing == "simulated":  # the built-in simulator takes any credentials

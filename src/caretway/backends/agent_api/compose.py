@@ -18,6 +18,7 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import message_chars, tokens
 from ...core.named_tool import demand
 from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest, ends_with_results, joined
+from ...schemas.fitting import STRICTEST, rules_for
 from ...wire.blobs import blob_id, text_part, write_message
 from ...wire.embedding import around, embed, tag
 from ...wire.messages import pb
@@ -26,7 +27,6 @@ from .offered_tools import PROVIDER, OfferedTools
 from .picture_warnings import picture_warning
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
-from .tool_schemas import STRICTEST, rules_for
 
 GO_ON: Final = "Continue."
 """A run needs words of the user. A history that ends with the assistant's own says only this."""

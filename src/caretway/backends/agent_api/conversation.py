@@ -13,13 +13,13 @@ from google.protobuf.message import DecodeError
 from ...builtin_tools import execs
 from ...builtin_tools.decisions import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
 from ...builtin_tools.queries import WebSearch, answer_query, plan_text
-from ...core.argument_check import CORRECTIONS, ArgumentCheck
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.named_tool import demand
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest, system_text
 from ...core.turn import Snapshot
+from ...schemas.arguments import CORRECTIONS, ArgumentCheck
 from ...wire import deltas
 from ...wire.deltas import read_delta
 from ...wire.heavy import Oversized

@@ -6,7 +6,7 @@ The base models are what counts; the flat list adds the ids by which older clien
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
 from ...core.errors import GatewayError
-from ...core.model_parameters import THOUGHT_IDS, window
 from ...core.turn import ModelInfo, ModelVariant
 from ...cursor_transport.ports import UnaryResponse
+from ...models.names import THOUGHT_IDS, window
 from ...wire.messages import ai, pb
 
 log = logging.getLogger(__name__)
@@ -141,11 +141,6 @@ def _rest(item: dict[str, Any]) -> ModelInfo:
             variants=variants,
         )
     )
-
-
-def joined(bases: Iterable[ModelInfo], flat: Iterable[ModelInfo]) -> list[ModelInfo]:
-    """One list of both. Without base models the flat ids are the models, and stay flat: they are asked for as such."""
-    return [*bases, *flat]
 
 
 def _described(model: ModelInfo) -> ModelInfo:

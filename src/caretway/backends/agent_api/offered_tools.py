@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from ...core.request import ToolSpec
+from ...schemas.fitting import NO_RULES, SchemaRules, fit_tools
 from ...wire.embedding import embed, tag
 from ...wire.messages import pb
 from ...wire.write_values import write_value
-from .tool_schemas import NO_RULES, SchemaRules, fit_tools
 
 PROVIDER: Final = "caretway"
 """The MCP server name under which the client's tools are offered."""

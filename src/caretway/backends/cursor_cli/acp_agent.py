@@ -18,7 +18,7 @@ from ...processes.lines import LineReader, TooLong
 from .acp_policy import EXTENSION, answer, calls_server
 from .acp_rpc import Rpc, RpcError
 from .faults import Circumstances, classify
-from .model_options import (
+from .models import (
     CAPABILITY,
     MOST_CHOICES,
     NO_WISH,

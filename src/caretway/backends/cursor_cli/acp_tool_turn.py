@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ...core.argument_check import CORRECTIONS, ArgumentCheck
 from ...core.errors import ErrorKind, GatewayError
 from ...core.estimate import result_chars
 from ...core.event_buffer import weight
@@ -31,6 +30,7 @@ from ...core.events import (
 from ...core.named_tool import NamedTool, demand
 from ...core.request import Text, ToolChoice, ToolResult, ToolSpec, system_text
 from ...core.turn import Snapshot
+from ...schemas.arguments import CORRECTIONS, ArgumentCheck
 from ...tasks import spawn
 from .acp_agent import AcpAgent
 from .acp_turn import AcpTurn

@@ -23,7 +23,7 @@ from .acp_translate import AcpTranslator
 from .chat import CliChat, write_chat
 from .faults import Circumstances
 from .limits import CliLimits
-from .model_options import NO_WISH, ModelWish
+from .models import NO_WISH, ModelWish
 from .program import Work
 from .prompt import Prompt
 from .slots import Slot

@@ -36,8 +36,7 @@ from .chat import ChatFiles, CliChat, read_chat
 from .faults import Circumstances, classify
 from .limits import AGAIN_S, CliLimits
 from .mcp_messages import SERVER
-from .model_list import ModelList, read_models, with_aliases
-from .model_options import ModelWish
+from .models import ModelList, ModelWish, read_models, with_aliases
 from .native_tools import ClientTools, ToolHandover
 from .own_tools import Showing
 from .print_translate import PrintTranslator

@@ -12,7 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...core.json_schema import SchemaChecker, Unreadable
+from ...schemas.check import SchemaChecker
+from ...schemas.document import Unreadable
 from .roles import plain
 
 

@@ -11,8 +11,7 @@ from ...core.estimate import estimate_input
 from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
-from .. import Dialect, Encoder, ResponseMeta
-from ..routes import DialectRoute, Lookup, Operation
+from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
 from .compaction import COMPACTS, SummaryBlockEncoder, render_compaction
 from .decode import decode
 from .encode import MessagesEncoder, render

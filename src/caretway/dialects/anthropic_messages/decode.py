@@ -13,20 +13,28 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
+    ARRAY,
+    NUMBER,
+    OBJECT,
+    WHOLE,
+    WORD,
+    Idle,
     an_array,
     an_object,
+    idle_names,
     invalid_value,
     kind_of,
+    listable,
     missing,
     needed_string,
     optional_bool,
     optional_string,
     stop_sequences,
+    unknown_names,
     unsupported,
     wrong_type,
 )
 from ..headers import bridge, session_hint, session_in_user_id, session_mode, workspace
-from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .compaction import context_wish, summarised
 from .encode import SHOW_THINKING
 from .errors import THREAD_UNSUPPORTED

@@ -23,7 +23,7 @@ from ..fields import (
     optional_bool,
     optional_string,
 )
-from ..tool_name_checks import check_declared, check_unique, needed_name
+from ..tools import check_declared, check_unique, needed_name
 
 _READ: Final = frozenset({"type", "name", "description", "input_schema"})
 SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_input_streaming", "strict"})

@@ -8,8 +8,7 @@ from ...core.errors import GatewayError
 from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
-from .. import Dialect, Encoder, ResponseMeta
-from ..routes import DialectRoute, Lookup, Operation
+from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
 from .decode import decode
 from .encode import ChatEncoder, render
 from .errors import encode_error

@@ -13,21 +13,29 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from ..fields import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    WHOLE,
+    WORD,
+    Idle,
     a_string,
     an_array,
     an_object,
+    idle_names,
     invalid_value,
     kind_of,
+    listable,
     missing,
     needed_string,
     optional_bool,
     optional_string,
     stop_sequences,
+    unknown_names,
     unsupported,
     wrong_type,
 )
 from ..headers import bridge, session_hint, session_mode, workspace
-from ..leftovers import FLAG, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from .encode import LEGACY_FUNCTIONS
 from .messages import ChatMessageReader
 from .tools import decode_tools

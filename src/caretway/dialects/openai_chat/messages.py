@@ -10,6 +10,7 @@ from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ..attachments import decode_file, decode_image_url
 from ..fields import (
     FieldPath,
     an_array,
@@ -22,8 +23,6 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..files import decode_file
-from ..images import decode_image_url
 
 _NO_IMAGES: Final = frozenset({"text", "refusal"})
 _ANY_PART: Final = frozenset({"text", "refusal", "image_url", "file"})

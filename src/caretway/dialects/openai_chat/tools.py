@@ -20,8 +20,7 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..openai_choice import choice_mode
-from ..tool_name_checks import check_declared, check_unique, needed_name
+from ..tools import check_declared, check_unique, choice_mode, needed_name
 
 _FIELDS: Final = frozenset({"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"})
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"

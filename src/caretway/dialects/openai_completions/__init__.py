@@ -10,9 +10,8 @@ from typing import Final
 
 from ...core.fold import Reply
 from ...core.request import TurnRequest
-from .. import Dialect, Encoder, ResponseMeta
+from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
 from ..openai_chat import OpenAIChat
-from ..routes import DialectRoute, Lookup, Operation
 from .decode import decode
 from .encode import CompletionsEncoder, render
 

@@ -9,9 +9,25 @@ from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import Message, Role, Text, TurnRequest
-from ..fields import a_string, invalid_value, kind_of, missing, needed_string, optional_bool, unsupported, wrong_type
+from ..fields import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    WHOLE,
+    Idle,
+    a_string,
+    idle_names,
+    invalid_value,
+    kind_of,
+    listable,
+    missing,
+    needed_string,
+    optional_bool,
+    unknown_names,
+    unsupported,
+    wrong_type,
+)
 from ..headers import bridge, session_mode, workspace
-from ..leftovers import FLAG, NUMBER, OBJECT, WHOLE, Idle, idle_names, listable, unknown_names
 from ..openai_chat.decode import include_usage, stop_words
 
 _IDLE: Final[dict[str, Idle]] = {

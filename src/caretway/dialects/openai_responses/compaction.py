@@ -1,17 +1,21 @@
-"""`POST /v1/responses/compact`: a long conversation as its user's messages and one `compaction` item. The model writes
-the summary in a turn of its own; the item holds it, and a later request that brings it back gets it as text.
+"""Compaction. `POST /v1/responses/compact`: a long conversation as its user's messages and one `compaction` item. The
+answer to a `compaction_trigger` (Codex, where its provider is named OpenAI): one such item, streamed or whole, whatever
+the model said around it; an empty summary is a failure.
 
-OpenAI encrypts that item's content. Here it is only wrapped: it is the client's own conversation, and nobody else's key
-would make it safer. Items that OpenAI made cannot be read and are named as ignored. A whole answer only, no stream.
+The model writes the summary in a turn of its own; the item holds it, and a later request that brings it back gets it as
+text. OpenAI encrypts that item's content. Here it is only wrapped: it is the client's own conversation, and nobody
+else's key would make it safer. Items that OpenAI made cannot be read and are named as ignored. The summary is not shown
+while it is written: a client takes the item as a whole, and counts exactly one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from ...core.estimate import estimated_usage
+from ...core.events import Event, Note, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted, UsageReported
 from ...core.fold import Reply
 from ...core.request import TurnRequest
 from .. import ResponseMeta
@@ -19,15 +23,16 @@ from ..fields import optional_bool, unsupported
 from ..headers import owners
 from ..summary_turn import asking, no_summary
 from .decode import decode
-from .objects import usage_object
+from .echo import echo_of
+from .encode import ResponsesEncoder, cause_of, keep
+from .items import wrap
+from .objects import item_id, response_object, usage_object
 from .store import ResponseStore, StoreReader
-from .summaries import wrap
 
 _TOOLS: Final = frozenset({"tools", "tool_choice"})
+_json = msgspec.json.Encoder().encode
 _KEPT: Final = "openai_compaction"
 """In `request.echo`: the user's own messages, which a compaction keeps."""
-
-_json = msgspec.json.Encoder().encode
 
 
 def decode_compaction(body: object, headers: Mapping[str, str], store: ResponseStore) -> TurnRequest:
@@ -80,3 +85,74 @@ def _shown(item: Mapping[str, object], name: str) -> dict[str, object]:
     content = item.get("content")
     parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
     return {"id": name, "status": "completed", **item, "type": "message", "content": parts}
+
+
+# ---- the answer to a `compaction_trigger`
+
+
+class SummaryItemEncoder(ResponsesEncoder):
+    """One streamed response with one item."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> None:
+        super().__init__(request, meta, store)
+        self._pieces: list[str] = []
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if self._over:
+                break
+            match event:
+                case TextDelta(text=text):
+                    self._pieces.append(text)
+                case TurnStarted():
+                    self._begin(out)
+                case UsageReported(usage=usage):
+                    self._usage = usage
+                case Note(key=key, value=value):
+                    self._notes[key] = value
+                case TurnPaused() | TurnEnded():
+                    self._finish(self._summarised(event, out), out)
+                case TurnFailed():
+                    self._finish(event, out)
+                case _:
+                    pass  # nothing else belongs to a summary
+        return b"".join(out)
+
+    def _summarised(self, end: TurnPaused | TurnEnded, out: list[bytes]) -> TurnPaused | TurnEnded | TurnFailed:
+        summary = "".join(self._pieces)
+        if not summary.strip():
+            return TurnFailed(no_summary())
+        self._begin(out)
+        item = _item(summary, self._meta)
+        index = self._new_index()
+        self._tell(out, "response.output_item.added", output_index=index, item=item)
+        self._close_item(index, item, out)
+        return end
+
+
+def render_triggered(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> bytes:
+    """The whole answer: the very object that ends the stream of the same events."""
+    if not reply.text.strip():
+        raise no_summary()
+    echo, output = echo_of(request), [_item(reply.text, meta)]
+    cause = cause_of(reply.reason, called=False)
+    body = _json(
+        response_object(
+            meta,
+            echo,
+            status="completed" if cause is None else "incomplete",
+            output=output,
+            usage=reply.usage,
+            incomplete=cause,
+            notes=((note.key, note.value) for note in reply.notes),
+        )
+    )
+    keep(store, meta, echo, body, output)
+    return body
+
+
+def _item(summary: str, meta: ResponseMeta) -> Mapping[str, object]:
+    return {"id": item_id("compaction", meta, 0), "type": "compaction", "encrypted_content": wrap(summary)}

@@ -13,21 +13,29 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import Message, OutputFormat, Role, Text, TurnRequest
 from ..fields import (
+    ARRAY,
+    NUMBER,
+    OBJECT,
+    WHOLE,
+    WORD,
     FieldPath,
+    Idle,
     a_string,
     an_array,
     an_object,
+    idle_names,
     invalid_value,
     kind_of,
+    listable,
     missing,
     needed_string,
     optional_bool,
     optional_string,
+    unknown_names,
     unsupported,
     wrong_type,
 )
 from ..headers import OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
-from ..leftovers import ARRAY, NUMBER, OBJECT, WHOLE, WORD, Idle, idle_names, listable, unknown_names
 from ..summary_turn import asking
 from .echo import RequestEcho
 from .items import ItemReader, Placed, kind_of_item

@@ -6,12 +6,14 @@ conversation has the same transcript here and in the chat API. Items of tools th
 left out and named in `ignored`. Does not know sessions, nor whether an id is a ticket.
 """
 
+import base64
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ..attachments import decode_file, decode_image_url
 from ..fields import (
     At,
     FieldPath,
@@ -20,17 +22,14 @@ from ..fields import (
     an_object,
     call_arguments,
     invalid_value,
+    listable,
     missing,
     needed_string,
     optional_string,
     unsupported,
     wrong_type,
 )
-from ..files import decode_file
-from ..images import decode_image_url
-from ..leftovers import listable
 from ..summary_turn import HEADING
-from .summaries import unwrap
 from .tools import FREE_TEXT, SEARCH, ResponsesTools, by_server, names_found
 
 _ROLES: Final[dict[str, Role]] = {
@@ -269,3 +268,24 @@ _READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]
     "apply_patch_call": ItemReader._local_call,
     "apply_patch_call_output": ItemReader._local_result,
 }
+
+
+# ---- the summary in a `compaction` item
+
+
+MARK: Final = "caretway1."
+"""In front of what this gateway has wrapped."""
+
+
+def wrap(summary: str) -> str:
+    return MARK + base64.b64encode(summary.encode("utf-8", "replace")).decode("ascii")
+
+
+def unwrap(content: object) -> str | None:
+    """The summary; None when this gateway did not write it."""
+    if not isinstance(content, str) or not content.startswith(MARK):
+        return None
+    try:
+        return base64.b64decode(content[len(MARK) :], validate=True).decode()
+    except ValueError:
+        return None

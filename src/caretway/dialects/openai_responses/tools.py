@@ -20,15 +20,14 @@ from ..fields import (
     an_array,
     an_object,
     invalid_value,
+    listable,
     needed_string,
     optional_bool,
     optional_string,
     unsupported,
     wrong_type,
 )
-from ..leftovers import listable
-from ..openai_choice import choice_mode
-from ..tool_name_checks import check_declared, check_name, needed_name
+from ..tools import check_declared, check_name, choice_mode, needed_name
 from .echo import Declared
 
 FREE_TEXT: Final = "input"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.model_lists import joined, read_available, read_rest, read_usable, rest_models
+from caretway.backends.agent_api.model_lists import read_available, read_rest, read_usable, rest_models
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.turn import ModelInfo, ModelVariant
+from caretway.core.turn import ModelVariant
 from caretway.cursor_transport.ports import UnaryResponse
 from caretway.simulator import models
 from caretway.wire.messages import ai, pb
@@ -70,12 +70,6 @@ def test_flat_ids() -> None:
     listed.models.add(model_id="")
     (found,) = read_usable(listed)
     assert (found.id, found.flat, found.variants[0].max_mode) == ("a-fast", True, True)
-
-
-def test_without_base_models_the_flat_ids_are_the_models() -> None:
-    flat = [ModelInfo("a", flat=True)]
-    assert joined([], flat) == flat
-    assert joined([ModelInfo("b")], flat) == [ModelInfo("b"), *flat]
 
 
 async def test_the_public_list_may_fail() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from caretway.backends.cursor_cli.account import CliAccount, read_status
 from caretway.backends.cursor_cli.chat import ChatFiles, CliChat, read_chat, write_chat
-from caretway.backends.cursor_cli.model_list import FALLBACK, ModelList, read_models, with_aliases
+from caretway.backends.cursor_cli.models import FALLBACK, ModelList, read_models, with_aliases
 from caretway.backends.cursor_cli.program import (
     Work,
     acp_arguments,

@@ -19,7 +19,7 @@ from caretway.core.request import (
     ToolSpec,
     TurnRequest,
 )
-from caretway.dialects.leftovers import MAX_LISTED
+from caretway.dialects.fields import MAX_LISTED
 from caretway.dialects.openai_chat import OPENAI_CHAT
 
 PNG = base64.b64decode(

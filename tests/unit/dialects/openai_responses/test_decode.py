@@ -22,7 +22,7 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.dialects import Dialect, ResponseMeta
-from caretway.dialects.leftovers import MAX_LISTED
+from caretway.dialects.fields import MAX_LISTED
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.dialects.openai_responses import ResponseStore, openai_responses
 from caretway.sessions.transcript import fingerprint, tools_key

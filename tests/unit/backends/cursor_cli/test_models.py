@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.backends.cursor_cli.model_options import (
+from caretway.backends.cursor_cli.models import (
     ModelWish,
     SessionOption,
     model_parameters,

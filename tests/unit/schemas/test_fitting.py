@@ -10,10 +10,19 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
-from caretway.backends.agent_api import tool_schemas
-from caretway.backends.agent_api.tool_schemas import NO_RULES, RULES, STRICTEST, fit_schema, fit_tools, rules_for
-from caretway.core.json_schema.document import Budget
 from caretway.core.request import ToolSpec
+from caretway.schemas import fitting
+from caretway.schemas.document import Budget
+from caretway.schemas.fitting import (
+    NO_RULES,
+    RULES,
+    STRICTEST,
+    fit_schema,
+    fit_tools,
+    plain_enum,
+    plain_tuple,
+    rules_for,
+)
 from caretway.simulator import catalogue, schema_rules
 from unit.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
 
@@ -286,7 +295,7 @@ HOSTILE = [
 @pytest.mark.parametrize("schema", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize("family", ["fable", "gemini", ANY])
 def test_what_takes_too_long_becomes_a_list_of_names(schema: Schema, family: Any) -> None:
-    budget = Budget(tool_schemas.MAX_STEPS)
+    budget = Budget(fitting.MAX_STEPS)
     fitted, changed = fit_schema(schema, EVERY[family], budget)
     assert refused(fitted, family) == ""
     assert changed
@@ -298,13 +307,13 @@ def test_what_takes_too_long_becomes_a_list_of_names(schema: Schema, family: Any
 
 def test_deep_schemas_end(monkeypatch: pytest.MonkeyPatch) -> None:
     deep: Schema = {"anyOf": [TEXT, NULL]}
-    for _ in range(tool_schemas.MAX_DEPTH * 2):
+    for _ in range(fitting.MAX_DEPTH * 2):
         deep = args(x=deep)
     for family in ("fable", ANY):
         fitted, changed = fit_schema(deep, EVERY[family])
         assert "depth" in changed
         assert refused(fitted, family) == ""
-    monkeypatch.setattr(tool_schemas, "MAX_DEPTH", sys.getrecursionlimit())
+    monkeypatch.setattr(fitting, "MAX_DEPTH", sys.getrecursionlimit())
     assert refused(fit_schema(deep, RULES["fable"])[0], "fable") == ""
 
 
@@ -340,7 +349,7 @@ def test_the_budget_is_for_the_whole_list() -> None:
 def test_what_is_told_has_a_limit() -> None:
     tools = [ToolSpec(f"tool_{n}" * 20, "", args(a={"anyOf": [TEXT, NULL]})) for n in range(300)]
     told = fit_tools(tools, RULES["fable"]).told
-    assert len(told) <= tool_schemas.MAX_TOLD
+    assert len(told) <= fitting.MAX_TOLD
     assert told.startswith("fitted for fable: ")
 
 
@@ -415,3 +424,51 @@ JUNK = st.recursive(
 def test_any_json_becomes_a_schema_that_is_taken(junk: Schema) -> None:
     for family in ("fable", "gemini", ANY):
         assert refused(fit_schema(junk, EVERY[family])[0], family) == ""
+
+
+# ---- enums and tuples
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        (TEXT, None),
+        ({"enum": ["a", "b"]}, None),
+        ({"const": "a"}, None),
+        ({"enum": [True, False]}, {"type": "boolean"}),
+        ({"enum": [None]}, {"type": "null"}),
+        ({"const": {"a": 1}}, {"type": "object", "description": 'Always {"a": 1}.'}),
+        (
+            {"enum": [1, "a"], "anyOf": [TEXT, WHOLE]},
+            {"anyOf": [TEXT, WHOLE], "type": ["integer", "string"], "description": "One of: 1, a."},
+        ),
+    ],
+)
+def test_enums(schema: dict[str, Any], wanted: dict[str, Any] | None) -> None:
+    assert plain_enum(schema) == wanted
+
+
+def test_a_long_enum_is_told_within_a_limit() -> None:
+    made = plain_enum({"enum": list(range(10_000))})
+    assert made is not None
+    assert (made["minimum"], made["maximum"]) == (0, 9_999)
+    assert len(made["description"]) <= 400
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        ({"type": "array", "items": TEXT}, None),
+        ({"type": "array", "prefixItems": []}, {"type": "array"}),
+        ({"type": "array", "items": 7}, None),
+        ({"prefixItems": [TEXT], "items": False}, {"items": TEXT, "maxItems": 1}),
+        ({"prefixItems": [TEXT], "items": WHOLE}, {"items": {"anyOf": [TEXT, WHOLE]}}),
+        ({"items": [TEXT, TEXT], "additionalItems": False, "maxItems": 1}, {"items": TEXT, "maxItems": 1}),
+        ({"prefixItems": [{"title": "X"}]}, {"items": {"title": "X"}}),
+    ],
+)
+def test_tuples(schema: dict[str, Any], wanted: dict[str, Any] | None) -> None:
+    made = plain_tuple(schema)
+    if made is not None:
+        made.pop("description", None)
+    assert made == wanted

@@ -2,8 +2,8 @@
 
 import pytest
 
-from caretway.core.argument_check import CORRECTIONS, MAX_CHECKED_CALLS, MAX_CHECKED_CHARS, ArgumentCheck, misfit
 from caretway.core.request import ToolSpec
+from caretway.schemas.arguments import CORRECTIONS, MAX_CHECKED_CALLS, MAX_CHECKED_CHARS, ArgumentCheck, misfit
 
 LOOKUP = ToolSpec(
     "lookup",

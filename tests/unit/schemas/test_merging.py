@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.schema_merging import both, either, is_open, key_of, types_of, with_words
-from caretway.core.json_schema import Unreadable
-from caretway.core.json_schema.document import Budget
+from caretway.schemas.document import Budget, Unreadable
+from caretway.schemas.merging import both, either, is_open, key_of, types_of, with_words
 
 TEXT, WHOLE, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
 

@@ -10,8 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from .json_schema import SchemaChecker, Unreadable
-from .request import ToolSpec
+from ..core.request import ToolSpec
+from .check import SchemaChecker
+from .document import Unreadable
 
 ArgumentRule = Literal["note", "refuse"]
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from caretway.core.json_schema import SchemaChecker, Unreadable
+from caretway.schemas.check import SchemaChecker
+from caretway.schemas.document import Unreadable
 
 NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 

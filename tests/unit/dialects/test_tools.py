@@ -4,7 +4,7 @@ import pytest
 
 from caretway.core.errors import GatewayError
 from caretway.core.request import ToolSpec
-from caretway.dialects.openai_choice import choice_mode
+from caretway.dialects.tools import choice_mode
 
 TOOLS = (ToolSpec("read", "", {}),)
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ...core.json_schema.document import Budget
+from .document import Budget
+from .run import type_of
 
 Schema = Mapping[str, Any]
 
@@ -79,24 +80,6 @@ def types_of(schema: Schema) -> list[str] | None:
         return [one for one in given if isinstance(one, str)]
     values = values_of(schema)
     return list(dict.fromkeys(map(type_of, values))) if values else None
-
-
-def type_of(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case Mapping():
-            return "object"
-        case _:
-            return "array"
 
 
 def values_of(schema: Schema) -> list[Any] | None:

@@ -1,10 +1,11 @@
-"""Refuses names of a client's tools: characters and length, a name that is used twice, a choice of a tool that is not
-declared. Renames nothing: that is `dialects/openai_responses/tools.py`.
+"""Checks what a client says of its tools: a name's characters and length, a name that is used twice, a choice of a tool
+that is not declared, `tool_choice` as a word (auto, none, required). Renames nothing: that is
+`dialects/openai_responses/tools.py`.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from ..core.request import ToolSpec
 from .fields import At, FieldPath, invalid_value, needed_string
@@ -38,3 +39,18 @@ def check_declared(name: str, tools: tuple[ToolSpec, ...], param: str) -> str:
     if not any(tool.name == name for tool in tools):
         raise invalid_value(param, f"there is no tool {name[:128]!r} among the {len(tools)} declared ones.")
     return name
+
+
+Mode = Literal["auto", "none", "required"]
+
+_MODES: Final[dict[str, Mode]] = {"auto": "auto", "none": "none", "required": "required"}
+
+
+def choice_mode(value: str, param: str, tools: tuple[ToolSpec, ...], forms: str) -> Mode:
+    """`forms`: what may stand in this field, for a message."""
+    mode = _MODES.get(value)
+    if mode is None:
+        raise invalid_value(param, f"use {forms}, not {value[:60]!r}.")
+    if mode == "required" and not tools:
+        raise invalid_value(param, "a tool call is required, and the request declares no tool that can be served.")
+    return mode

@@ -176,6 +176,25 @@ def shown(value: Any) -> str:
     return repr(value)
 
 
+def type_of(value: object) -> str:
+    """The narrowest type that JSON Schema has for a value: 1.0 is an integer."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case Mapping():
+            return "object"
+        case _:
+            return "array"
+
+
 # ---- operands
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.clients.toml_text import find, load, put, remove
+from caretway.storage.toml_text import find, load, put, remove
 
 PATH = ("model_providers", "caretway")
 TABLE = {"name": "Caretway", "requires_openai_auth": False}
@@ -39,6 +39,10 @@ OURS = [
     ("[model_providers.caretway]\ntext = '''\n[a]\n'''\n[b]\n", "[b]\n"),
     ("# isn'''t\na = '\"\"\"'\n[model_providers.caretway]\nname = 'x'\n", "# isn'''t\na = '\"\"\"'\n"),
     ("[model_providers.caretway2]\nname = 'x'\n", "[model_providers.caretway2]\nname = 'x'\n"),
+    (
+        "[model_providers.own]\nname = 'x'\n\n[[a]]\nb = 1\n\n[model_providers.caretway]\nname = 'y'\n",
+        "[model_providers.own]\nname = 'x'\n\n[[a]]\nb = 1\n",
+    ),
     ("[[a]]\nb = 1\n[model_providers.caretway]\nc = [\n  1,\n]\n[[a]]\nb = 2\n", "[[a]]\nb = 1\n[[a]]\nb = 2\n"),
 ]
 

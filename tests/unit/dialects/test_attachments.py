@@ -6,8 +6,8 @@ import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Text
+from caretway.dialects.attachments import decode_file
 from caretway.dialects.fields import FieldPath
-from caretway.dialects.files import decode_file
 
 AT = FieldPath("", "part")
 
