@@ -5,14 +5,13 @@ says what to install otherwise. Without them nothing of it is imported.
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from msgspec import Struct
 
 from .config import Settings
 from .config.telemetry import process_telemetry
-from .core.fold import Reply
 from .core.records import Observer
-from .core.request import TurnRequest
 from .dialects.registry import dialects
 from .installation import install_command
 from .known_secrets import secrets_in
@@ -38,29 +37,19 @@ def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
     if not plan.wanted:
         return OpenTelemetry()
     try:
-        from .observe.otel.export import Telemetry
-        from .observe.otel.spans import ServedPlaces
+        from .observe.otel import Telemetry, content_json
     except ImportError as missing:
         log.warning("OTEL_ variables ask for OpenTelemetry, and %s. Type: %s", missing, install_command("otel"))
         return OpenTelemetry()
-    served = ServedPlaces(_turn_routes(), "https" if settings.tls_cert else "http")
-    telemetry = Telemetry(served, traces=plan.traces, metrics=plan.metrics)
+    scheme = "https" if settings.tls_cert else "http"
+    telemetry = Telemetry(_turn_routes(), scheme, traces=plan.traces, metrics=plan.metrics)
     stack.push_async_callback(telemetry.aclose)
-    return OpenTelemetry(telemetry.observers, _content(settings) if plan.content else None)
-
-
-def _content(settings: Settings) -> Content:
-    from .observe.otel.content import told_content
-
-    hide = Redactor(secrets_in(settings)).text
+    if not plan.content:
+        return OpenTelemetry(telemetry.observers)
     log.warning(
         "traces hold prompts and answers, because OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT asks for it"
     )
-
-    def content(request: TurnRequest, reply: Reply) -> tuple[str, str]:
-        return told_content(request, reply, hide)
-
-    return content
+    return OpenTelemetry(telemetry.observers, partial(content_json, hide=Redactor(secrets_in(settings)).text))
 
 
 def _turn_routes() -> dict[str, str]:
