@@ -223,19 +223,22 @@ class Metrics(Observer):
 
 
 class Observers(Observer):
-    """Several observers as one."""
+    """Several observers as one. Each is called only for what it does not leave to `Observer`, which does nothing."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        kinds = [(one, type(one)) for one in observers]
+        self._responses = [one.response_ended for one, of in kinds if of.response_ended is not Observer.response_ended]
+        self._runs = [one.run_ended for one, of in kinds if of.run_ended is not Observer.run_ended]
+        self._refused = [one.request_refused for one, of in kinds if of.request_refused is not Observer.request_refused]
 
     def response_ended(self, record: TurnRecord) -> None:
-        for observer in self._observers:
-            observer.response_ended(record)
+        for tell in self._responses:
+            tell(record)
 
     def run_ended(self, record: RunRecord) -> None:
-        for observer in self._observers:
-            observer.run_ended(record)
+        for tell in self._runs:
+            tell(record)
 
     def request_refused(self, record: RefusedRequest) -> None:
-        for observer in self._observers:
-            observer.request_refused(record)
+        for tell in self._refused:
+            tell(record)
