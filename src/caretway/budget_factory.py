@@ -15,7 +15,7 @@ from .budgets.spent_store import SpentStore
 from .budgets.sqlite_store import SqliteSpent
 from .config import ConfigError, Settings, process_environment
 from .core.errors import ErrorKind, GatewayError
-from .core.events import RunUsage
+from .core.events import Tokens
 from .cursor_transport.auto_transport import open_transport
 from .keys.key_book import KeyBook
 from .ledger.prices import PriceList, read_prices
@@ -72,14 +72,13 @@ def price_in_cents(settings: Settings) -> Price:
     """By the published prices, or the user's own."""
     prices = PriceList(read_prices(settings.prices or {}))
 
-    def cents(variant: str, run: RunUsage) -> float | None:
+    def cents(variant: str, used: Tokens) -> float | None:
         price = prices.find(variant)
         if price is None:
             return None
-        read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
-        fresh = max(0, (run.input_tokens or 0) - read - written)
-        dollars = fresh * price.input + read * price.cache_read + written * price.cache_write
-        return (dollars + (run.output_tokens or 0) * price.output) / 10_000
+        read, written = used.cache_read_tokens or 0, used.cache_write_tokens or 0
+        dollars = used.fresh * price.input + read * price.cache_read + written * price.cache_write
+        return (dollars + (used.output_tokens or 0) * price.output) / 10_000
 
     return cents
 

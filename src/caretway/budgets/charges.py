@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..core.account_usage import AccountUsage
 from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars, tokens
-from ..core.events import RunUsage, Usage
+from ..core.events import RunUsage, Tokens, Usage
 from ..core.request import TurnRequest
 from ..core.turn import Stage
 from ..tasks import aside, spawn
@@ -36,7 +36,7 @@ KEY_PREFIX: Final = "key:"
 MAX_TOLD: Final = 10_000
 CYCLE_LOOK_S: Final = 6 * 3600.0
 
-Price = Callable[[str, RunUsage], float | None]
+Price = Callable[[str, Tokens], float | None]
 """(model with its parameters, what was used) -> cents; None when nobody knows."""
 Tell = Callable[[str, str], None]
 """(event, sentence): something that the owner wants to hear of."""
@@ -60,7 +60,7 @@ def unnamed_key(name: str) -> KeyBudgets:
     return KeyBudgets(name, name)
 
 
-def no_price(_model: str, _usage: RunUsage) -> float | None:
+def no_price(_model: str, _usage: Tokens) -> float | None:
     return None
 
 
@@ -246,7 +246,7 @@ class TurnCharge:
             return Spent(1)
         chars = await aside(prompt_chars, request) if request.large else prompt_chars(request)
         read = tokens(chars)
-        cents = self._books.price(request.choice.exactly or request.model, RunUsage(read, 0)) or 0.0
+        cents = self._books.price(request.choice.exactly or request.model, Tokens(read, 0)) or 0.0
         return Spent(1, read, read, cents)
 
     async def _reserve(self, amount: Spent, now: float) -> None:
@@ -304,9 +304,7 @@ class TurnCharge:
         run = usage.run
         self._context = usage.input_tokens or 0
         if run is None or (run.input_tokens is None and run.output_tokens is None):
-            self._open += self._spent(
-                variant, RunUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
-            )
+            self._open += self._spent(variant, usage)
         else:
             self._runs_ended += self._spent(variant, run)
             self._open = NOTHING_SPENT
@@ -314,10 +312,12 @@ class TurnCharge:
         self._settle(replace(total, runs=self._charged.runs))
         self._warn()
 
-    def _spent(self, variant: str, run: RunUsage) -> Spent:
-        read, written = run.input_tokens or 0, run.output_tokens or 0
-        cents = run.cents if run.cents is not None else self._books.price(variant, run)
-        return Spent(0, read + written, max(0, read - (run.cache_read_tokens or 0)) + written, cents or 0.0)
+    def _spent(self, variant: str, used: Tokens) -> Spent:
+        read, written = used.input_tokens or 0, used.output_tokens or 0
+        cents = used.cents if isinstance(used, RunUsage) else None
+        if cents is None:
+            cents = self._books.price(variant, used)
+        return Spent(0, read + written, max(0, read - (used.cache_read_tokens or 0)) + written, cents or 0.0)
 
     def _settle(self, total: Spent) -> None:
         delta = total - self._charged
@@ -339,7 +339,7 @@ class TurnCharge:
         def passed(read: int, written: int) -> bool:
             """Has the run passed a limit when this response has read and written so much? What the response before it
             had read comes from a cache."""
-            total = before + self._spent(model, RunUsage(read or known or self._last.tokens, written, known or None))
+            total = before + self._spent(model, Tokens(read or known or self._last.tokens, written, known or None))
             for limit in self._run_limits:
                 level = Level(limit, total.of(limit.measure))
                 if level.used_up:

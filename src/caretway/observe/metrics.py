@@ -157,8 +157,7 @@ class Metrics(Observer):
         if run is None:
             return
         read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
-        fresh = (run.input_tokens or 0) - read - written
-        counts = (max(0, fresh), read, written, run.output_tokens or 0, run.reasoning_tokens or 0)
+        counts = (run.fresh, read, written, run.output_tokens or 0, run.reasoning_tokens or 0)
         for cell, count in zip(series.tokens, counts, strict=True):
             cell[0] += count
 

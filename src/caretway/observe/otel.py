@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from .. import __version__
-from ..core.events import RunUsage, Usage
+from ..core.events import Tokens, Usage
 from ..core.fold import Reply
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 from ..core.request import Image, Part, Reasoning, Text, ToolCall, ToolResult, TurnRequest, last_answer
@@ -422,7 +422,7 @@ def run_attributes(record: RunRecord) -> Attributes:
     )
 
 
-def _tokens(usage: Usage | RunUsage) -> dict[str, int | None]:
+def _tokens(usage: Tokens) -> dict[str, int | None]:
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
