@@ -51,8 +51,7 @@ from .web.tenant import SingleTenant, Tenant, TenantResolver
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
-    from .hooks.teller import Teller
-    from .hooks.watch import HookWatch
+    from .hooks import HookWatch, Teller
     from .simulator import Simulator
 
 log = logging.getLogger(__name__)
@@ -244,7 +243,7 @@ class Gateway:
         return await open_cluster(self.settings, self.base_url, stack)
 
     def _watch_for(self, teller: "Teller", stack: AsyncExitStack) -> "HookWatch":
-        from .hooks.watch import HookWatch  # only with a hook
+        from .hooks import HookWatch  # only with a hook
 
         watch = HookWatch(teller.tell)
         stack.callback(watch.close)

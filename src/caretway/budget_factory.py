@@ -22,8 +22,7 @@ from .ledger.prices import PriceList, read_prices
 from .transport_factory import dialler, transport_limits
 
 if TYPE_CHECKING:
-    from .hooks.hook import WebHook
-    from .hooks.teller import Send, Teller
+    from .hooks import Send, Teller, WebHook
 
 
 def general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
@@ -38,8 +37,7 @@ def build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
     """Who is told when something needs the owner; None: nobody, and nothing of it is imported."""
     if settings.hook is None:
         return None
-    from .hooks.hook import CommandHook, read_hook
-    from .hooks.teller import Teller, run_command
+    from .hooks import CommandHook, Teller, read_hook, run_command
 
     try:
         hook = read_hook(settings.hook)
@@ -54,7 +52,7 @@ def build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
 
 
 def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Send":
-    from .hooks.teller import HookFailed
+    from .hooks import HookFailed
 
     transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
     stack.push_async_callback(transport.aclose)

@@ -46,7 +46,7 @@ from .web.tenant import Tenant
 
 if TYPE_CHECKING:
     from .cluster_factory import Cluster
-    from .hooks.watch import HookWatch
+    from .hooks import HookWatch
     from .mcp_bridge.bridge import McpBridge
     from .simulator import Simulator
 
