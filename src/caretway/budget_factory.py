@@ -17,7 +17,7 @@ from .config import ConfigError, Settings, process_environment
 from .core.errors import ErrorKind, GatewayError
 from .core.events import Tokens
 from .cursor_transport.auto_transport import open_transport
-from .keys.key_book import KeyBook
+from .keys.key_file import KeyBook
 from .ledger.prices import PriceList, read_prices
 from .transport_factory import dialler, transport_limits
 

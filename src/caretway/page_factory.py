@@ -18,7 +18,7 @@ from .clients.values import Surroundings
 from .config import SETTINGS, ConfigError, Settings, process_environment, process_home, settings_file
 from .config.settings import BY_NAME
 from .core.errors import ErrorKind, GatewayError, bad_request
-from .keys.key_book import KeyBook
+from .keys.key_file import KeyBook
 from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME
 from .ledger.prices import PriceList, read_prices

@@ -10,8 +10,7 @@ from typing import Final
 
 from .config import ConfigError, Settings
 from .core.passing import Elsewhere
-from .keys.key_book import KeyBook
-from .keys.key_file import CLUSTER_COPY, KeyFile
+from .keys.key_file import CLUSTER_COPY, KeyBook, KeyFile
 from .known_secrets import gateway_keys, open_trace
 from .web.access import Access, access_for
 from .web.access_layer import AccessLayer

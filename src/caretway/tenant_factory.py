@@ -21,7 +21,7 @@ from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend, StageFactory
 from .dialects.openai_responses.store import ResponseArchive
 from .dialects.registry import dialects
-from .keys.key_book import KeyBook
+from .keys.key_file import KeyBook
 from .loop_guard.history import loop_guard
 from .models.catalogue import ModelCatalogue
 from .page.content import KeptContent

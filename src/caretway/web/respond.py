@@ -21,8 +21,7 @@ from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
 from ..dialects import Dialect, ResponseMeta
 from ..dialects.headers import OWNER
-from ..keys.named_key import NamedKey
-from ..keys.restrict import restricted, visible
+from ..keys.named_key import NamedKey, restricted, visible
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from ..tasks import aside
