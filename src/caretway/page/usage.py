@@ -12,8 +12,7 @@ from msgspec.structs import asdict
 from ..budgets.verdict import Level, used, whose
 from ..core.errors import bad_request
 from ..ledger.prices import AS_OF, SOURCE, FindPrice, age_days
-from ..ledger.queries import LedgerQueries
-from ..ledger.questions import By, Span, Totals
+from ..ledger.queries import By, LedgerQueries, Span, Totals
 
 MAX_ROWS: Final = 400
 """A year of days; of other groups the largest."""
