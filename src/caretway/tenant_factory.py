@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from . import server_factory
 from .backend_factory import account_source, build_backend
-from .budgets.charges import Budgets
-from .budgets.run_limit import run_limit
+from .budgets.charges import Budgets, run_limit
 from .config import Settings, hosts
 from .core.records import Observer
 from .core.request import SessionMode, TurnRequest

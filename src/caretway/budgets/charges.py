@@ -18,13 +18,23 @@ from msgspec.structs import replace
 from ..core.account_usage import AccountUsage
 from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars, tokens
-from ..core.events import RunUsage, Tokens, Usage
+from ..core.events import (
+    Event,
+    ReasoningDelta,
+    RunUsage,
+    StopReason,
+    TextDelta,
+    Tokens,
+    ToolCallDelta,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    Usage,
+)
 from ..core.request import TurnRequest
 from ..core.turn import Stage
 from ..tasks import aside, spawn
-from .budget import NOTHING_SPENT, BudgetScope, Measure, Period, Spent, UsageBudget
-from .periods import BillingCycle, day_of, window
-from .run_limit import RunLimitStage
+from .budget import NOTHING_SPENT, BillingCycle, BudgetScope, Measure, Period, Spent, UsageBudget, day_of, window
 from .spent_file import CONVERSATION_PREFIX
 from .spent_store import Claim, ClaimOutcome, Limit, SpentStore
 from .verdict import Level, lowest, notice, refusal, refused_by, resets, used, whose
@@ -365,3 +375,50 @@ def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[Claim
     outcome = reserving.result()
     if isinstance(outcome, ClaimOutcome) and outcome.allowed:
         store.settle(claim.scopes, claim.day, NOTHING_SPENT - claim.amount, claim.at)
+
+
+# ---- a budget of one run
+
+CHECK_CHARS: Final = 64
+"""How much is written between two looks."""
+
+
+def run_limit(request: TurnRequest) -> Stage | None:
+    """Only where a run of this request has a budget of its own."""
+    return request.charge.stage(request) if request.charge is not None else None
+
+
+Passed = Callable[[int, int], bool]
+"""(tokens that this response has read, and written) -> whether its run has passed a limit."""
+
+
+class RunLimitStage:
+    """Ends a response whose run passes a budget of its own: with the text so far and the reason `length`; never in the
+    middle of a tool call, and not when the client has calls to answer. It estimates what is written as it comes."""
+
+    spent = False
+
+    def __init__(self, passed: Passed) -> None:
+        self._passed = passed
+        self._read = 0
+        self._chars = 0
+        self._next_look = 0
+        self._calls = False
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case TurnStarted(context_tokens=context):
+                self._read = context or 0
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                self._chars += len(text)
+                if self._chars >= self._next_look and not self._calls:
+                    self._next_look = self._chars + CHECK_CHARS
+                    if self._passed(self._read, tokens(self._chars)):
+                        return [event, TurnEnded(StopReason.LENGTH)]
+            case ToolCallStarted():
+                self._calls = True
+            case ToolCallDelta(arguments=arguments):
+                self._chars += len(arguments)
+            case _:
+                pass
+        return [event]
