@@ -177,7 +177,7 @@ def open_tenant(
             shape=server_factory.shape_limits(settings),
             content=commons.traced_content,
             find_key=commons.keys.named,
-            listener=None if commons.passes else commons.content,
+            hear=None if commons.passes else commons.content.hear,
             elsewhere=None if cluster is None else cluster.hops,
             unwritten=None if shared is None else shared.outbox.written,
         ),

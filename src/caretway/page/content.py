@@ -86,13 +86,11 @@ class KeptContent:
     def record(self, seconds: float) -> None:
         self._until = self._clock() + min(max(0.0, seconds), MAX_RECORD_S)
 
-    @property
-    def on(self) -> bool:
-        return self._keep or self._clock() < self._until
-
     # ---- what is kept
 
     def hear(self, conversation: str, request: TurnRequest, reply: Reply, at: float) -> None:
+        if not self._keep and self._clock() >= self._until:
+            return
         kept = self._kept.pop(conversation, None) or _Kept(request.model)
         self._kept[conversation] = kept  # the newest comes last
         kept.recorded = kept.recorded or self.until is not None
