@@ -19,8 +19,7 @@ from msgspec import Struct
 
 from . import __version__
 from .budgets.budget import BudgetScope, UsageBudget, parse_budgets
-from .budgets.charges import Budgets, KeyBudgets, Tell, nobody_listens
-from .budgets.run_limit import run_limit
+from .budgets.charges import Budgets, KeyBudgets, Tell, nobody_listens, run_limit
 from .budgets.spent_file import FILE as SPENT_FILE
 from .budgets.spent_store import SpentStore
 from .budgets.sqlite_store import SqliteSpent
@@ -28,7 +27,6 @@ from .config import ConfigError, Settings, hosts, process_environment
 from .config.secrets import gateway_keys, secrets_in
 from .config.telemetry import process_telemetry
 from .core.errors import ErrorKind, GatewayError
-from .core.fold import Reply
 from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend, StageFactory
@@ -36,8 +34,7 @@ from .cursor_transport.auto_transport import open_transport
 from .dialects.openai_responses.store import ResponseArchive
 from .dialects.registry import dialects
 from .installation import install_command
-from .keys.key_book import KeyBook
-from .keys.key_file import CLUSTER_COPY, KeyFile
+from .keys.key_file import CLUSTER_COPY, KeyBook, KeyFile
 from .ledger.ledger import Ledger
 from .ledger.ledger_file import FILE_NAME as LEDGER_FILE
 from .ledger.prices import PriceList, read_prices
@@ -97,9 +94,7 @@ from .web.tls import TlsContext, tls_context
 
 if TYPE_CHECKING:
     from .cluster.membership import Cluster
-    from .hooks.hook import WebHook
-    from .hooks.teller import Send, Teller
-    from .hooks.watch import HookWatch
+    from .hooks import HookWatch, Send, Teller, WebHook
     from .mcp_bridge.bridge import McpBridge
     from .simulator import Simulator
 
@@ -217,7 +212,7 @@ async def open_services(
     stack.push_async_callback(budgets.aclose)
     hook_watch = None
     if teller is not None:
-        from .hooks.watch import HookWatch
+        from .hooks import HookWatch
 
         hook_watch = HookWatch(teller.tell)
         stack.callback(hook_watch.close)
@@ -282,29 +277,19 @@ def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
     if not plan.wanted:
         return OpenTelemetry()
     try:
-        from .observe.otel.export import Telemetry
-        from .observe.otel.spans import ServedPlaces
+        from .observe.otel import Telemetry, content_json
     except ImportError as missing:
         log.warning("OTEL_ variables ask for OpenTelemetry, and %s. Type: %s", missing, install_command("otel"))
         return OpenTelemetry()
-    served = ServedPlaces(_turn_routes(), "https" if settings.tls_cert else "http")
-    telemetry = Telemetry(served, traces=plan.traces, metrics=plan.metrics)
+    scheme = "https" if settings.tls_cert else "http"
+    telemetry = Telemetry(_turn_routes(), scheme, traces=plan.traces, metrics=plan.metrics)
     stack.push_async_callback(telemetry.aclose)
-    return OpenTelemetry(telemetry.observers, _content(settings) if plan.content else None)
-
-
-def _content(settings: Settings) -> Content:
-    from .observe.otel.content import told_content
-
-    hide = Redactor(secrets_in(settings)).text
+    if not plan.content:
+        return OpenTelemetry(telemetry.observers)
     log.warning(
         "traces hold prompts and answers, because OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT asks for it"
     )
-
-    def content(request: TurnRequest, reply: Reply) -> tuple[str, str]:
-        return told_content(request, reply, hide)
-
-    return content
+    return OpenTelemetry(telemetry.observers, partial(content_json, hide=Redactor(secrets_in(settings)).text))
 
 
 def _turn_routes() -> dict[str, str]:
@@ -321,8 +306,7 @@ def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
     """Who is told when something needs the owner; None: nobody, and nothing of it is imported."""
     if settings.hook is None:
         return None
-    from .hooks.hook import CommandHook, read_hook
-    from .hooks.teller import Teller, run_command
+    from .hooks import CommandHook, Teller, read_hook, run_command
 
     try:
         hook = read_hook(settings.hook)
@@ -337,7 +321,7 @@ def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
 
 
 def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Send":
-    from .hooks.teller import HookFailed
+    from .hooks import HookFailed
 
     transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
     stack.push_async_callback(transport.aclose)
@@ -508,7 +492,7 @@ def open_tenant(
             shape=shape_limits(settings),
             content=services.traced_content,
             find_key=services.keys.named,
-            listener=None if passing else services.content,
+            hear=None if passing else services.content.hear,
             elsewhere=None if cluster is None else cluster.hops,
             unwritten=None if cluster is None else cluster.outbox.written,
         ),

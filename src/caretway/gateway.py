@@ -29,7 +29,7 @@ from .config import Settings, hosts
 from .config.data_dir import close_data_dir
 from .core.errors import GatewayError
 from .core.turn import Backend
-from .keys.key_book import KeyBook
+from .keys.key_file import KeyBook
 from .page.now import GatewayFacts
 from .tasks import LoopThread, spawn
 from .upstream import new_simulator, passes, sign_ins, without_credentials

@@ -29,7 +29,7 @@ async def test_without_the_extra_it_is_said_what_to_type(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-    monkeypatch.setitem(sys.modules, "caretway.observe.otel.export", None)
+    monkeypatch.setitem(sys.modules, "caretway.observe.otel", None)
     assert await opened() == OpenTelemetry()
     assert "pip install" in caplog.text and "opentelemetry-sdk" in caplog.text
 

@@ -18,13 +18,23 @@ from msgspec.structs import replace
 from ..core.account_usage import AccountUsage
 from ..core.errors import GatewayError
 from ..core.estimate import prompt_chars, tokens
-from ..core.events import RunUsage, Usage
+from ..core.events import (
+    Event,
+    ReasoningDelta,
+    RunUsage,
+    StopReason,
+    TextDelta,
+    Tokens,
+    ToolCallDelta,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    Usage,
+)
 from ..core.request import TurnRequest
 from ..core.turn import Stage
 from ..tasks import aside, spawn
-from .budget import NOTHING_SPENT, BudgetScope, Measure, Period, Spent, UsageBudget
-from .periods import BillingCycle, day_of, window
-from .run_limit import RunLimitStage
+from .budget import NOTHING_SPENT, BillingCycle, BudgetScope, Measure, Period, Spent, UsageBudget, day_of, window
 from .spent_file import CONVERSATION_PREFIX
 from .spent_store import Claim, ClaimOutcome, Limit, SpentStore
 from .verdict import Level, lowest, notice, refusal, refused_by, resets, used, whose
@@ -36,7 +46,7 @@ KEY_PREFIX: Final = "key:"
 MAX_TOLD: Final = 10_000
 CYCLE_LOOK_S: Final = 6 * 3600.0
 
-Price = Callable[[str, RunUsage], float | None]
+Price = Callable[[str, Tokens], float | None]
 """(model with its parameters, what was used) -> cents; None when nobody knows."""
 Tell = Callable[[str, str], None]
 """(event, sentence): something that the owner wants to hear of."""
@@ -60,7 +70,7 @@ def unnamed_key(name: str) -> KeyBudgets:
     return KeyBudgets(name, name)
 
 
-def no_price(_model: str, _usage: RunUsage) -> float | None:
+def no_price(_model: str, _usage: Tokens) -> float | None:
     return None
 
 
@@ -246,7 +256,7 @@ class TurnCharge:
             return Spent(1)
         chars = await aside(prompt_chars, request) if request.large else prompt_chars(request)
         read = tokens(chars)
-        cents = self._books.price(request.choice.exactly or request.model, RunUsage(read, 0)) or 0.0
+        cents = self._books.price(request.choice.exactly or request.model, Tokens(read, 0)) or 0.0
         return Spent(1, read, read, cents)
 
     async def _reserve(self, amount: Spent, now: float) -> None:
@@ -304,9 +314,7 @@ class TurnCharge:
         run = usage.run
         self._context = usage.input_tokens or 0
         if run is None or (run.input_tokens is None and run.output_tokens is None):
-            self._open += self._spent(
-                variant, RunUsage(usage.input_tokens, usage.output_tokens, usage.cache_read_tokens)
-            )
+            self._open += self._spent(variant, usage)
         else:
             self._runs_ended += self._spent(variant, run)
             self._open = NOTHING_SPENT
@@ -314,10 +322,12 @@ class TurnCharge:
         self._settle(replace(total, runs=self._charged.runs))
         self._warn()
 
-    def _spent(self, variant: str, run: RunUsage) -> Spent:
-        read, written = run.input_tokens or 0, run.output_tokens or 0
-        cents = run.cents if run.cents is not None else self._books.price(variant, run)
-        return Spent(0, read + written, max(0, read - (run.cache_read_tokens or 0)) + written, cents or 0.0)
+    def _spent(self, variant: str, used: Tokens) -> Spent:
+        read, written = used.input_tokens or 0, used.output_tokens or 0
+        cents = used.cents if isinstance(used, RunUsage) else None
+        if cents is None:
+            cents = self._books.price(variant, used)
+        return Spent(0, read + written, max(0, read - (used.cache_read_tokens or 0)) + written, cents or 0.0)
 
     def _settle(self, total: Spent) -> None:
         delta = total - self._charged
@@ -339,7 +349,7 @@ class TurnCharge:
         def passed(read: int, written: int) -> bool:
             """Has the run passed a limit when this response has read and written so much? What the response before it
             had read comes from a cache."""
-            total = before + self._spent(model, RunUsage(read or known or self._last.tokens, written, known or None))
+            total = before + self._spent(model, Tokens(read or known or self._last.tokens, written, known or None))
             for limit in self._run_limits:
                 level = Level(limit, total.of(limit.measure))
                 if level.used_up:
@@ -365,3 +375,50 @@ def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[Claim
     outcome = reserving.result()
     if isinstance(outcome, ClaimOutcome) and outcome.allowed:
         store.settle(claim.scopes, claim.day, NOTHING_SPENT - claim.amount, claim.at)
+
+
+# ---- a budget of one run
+
+CHECK_CHARS: Final = 64
+"""How much is written between two looks."""
+
+
+def run_limit(request: TurnRequest) -> Stage | None:
+    """Only where a run of this request has a budget of its own."""
+    return request.charge.stage(request) if request.charge is not None else None
+
+
+Passed = Callable[[int, int], bool]
+"""(tokens that this response has read, and written) -> whether its run has passed a limit."""
+
+
+class RunLimitStage:
+    """Ends a response whose run passes a budget of its own: with the text so far and the reason `length`; never in the
+    middle of a tool call, and not when the client has calls to answer. It estimates what is written as it comes."""
+
+    spent = False
+
+    def __init__(self, passed: Passed) -> None:
+        self._passed = passed
+        self._read = 0
+        self._chars = 0
+        self._next_look = 0
+        self._calls = False
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case TurnStarted(context_tokens=context):
+                self._read = context or 0
+            case TextDelta(text=text) | ReasoningDelta(text=text):
+                self._chars += len(text)
+                if self._chars >= self._next_look and not self._calls:
+                    self._next_look = self._chars + CHECK_CHARS
+                    if self._passed(self._read, tokens(self._chars)):
+                        return [event, TurnEnded(StopReason.LENGTH)]
+            case ToolCallStarted():
+                self._calls = True
+            case ToolCallDelta(arguments=arguments):
+                self._chars += len(arguments)
+            case _:
+                pass
+        return [event]

@@ -6,8 +6,7 @@ from sqlite3 import Connection
 from typing import Final
 
 from ..storage.database import DatabaseKind, open_or_memory, read_database
-from .budget import Spent
-from .periods import BillingCycle
+from .budget import BillingCycle, Spent
 
 FILE: Final = "budgets.sqlite"
 CONVERSATION_PREFIX: Final = "conversation:"

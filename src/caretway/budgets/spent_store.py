@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from .budget import Measure, Spent
-from .periods import BillingCycle
+from .budget import BillingCycle, Measure, Spent
 
 
 class Limit(Struct, frozen=True):

@@ -31,8 +31,7 @@ from ..storage.database import (
     stat_of,
     transaction,
 )
-from .budget import NOTHING_SPENT, Measure, Spent
-from .periods import BillingCycle
+from .budget import NOTHING_SPENT, BillingCycle, Measure, Spent
 from .spent_file import CONVERSATION_PREFIX, SPENT, SUM
 from .spent_store import Claim, ClaimOutcome
 

@@ -13,16 +13,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..budgets.budget import NOTHING_SPENT, BudgetScope, Spent, UsageBudget, parse_budgets
+from ..budgets.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, UsageBudget, parse_budgets, window
 from ..budgets.charges import KEY_PREFIX
-from ..budgets.periods import EVER, window
 from ..budgets.spent_file import kept_cycle, last_uses, spent_since
 from ..budgets.verdict import Level, notice
 from .process import CommandFailed
 from .terminal import Style, folded
 
 if TYPE_CHECKING:
-    from ..budgets.periods import BillingCycle
+    from ..budgets.budget import BillingCycle
     from ..budgets.spent_store import SpentStore
     from ..keys.named_key import NamedKey
 

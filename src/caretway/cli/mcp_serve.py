@@ -20,8 +20,7 @@ from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError
 from ..ledger.ledger_file import FILE_NAME, LEDGER
 from ..ledger.prices import PriceList, read_prices
-from ..ledger.queries import LedgerQueries
-from ..ledger.questions import Span, UsageBook
+from ..ledger.queries import LedgerQueries, Span
 from ..storage.database import read_database
 from .ask_stream import AnswerPiece, asked
 from .client_gateway import ClientGateway, client_gateway
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 UsageBy = Literal["all", "day", "model", "key", "client"]
-UseBook = Callable[[Callable[[UsageBook], list[dict[str, object]]]], list[dict[str, object]]]
+UseBook = Callable[[Callable[[LedgerQueries], list[dict[str, object]]]], list[dict[str, object]]]
 """Opens the book, asks it, and closes it; blocking. Raises GatewayError."""
 
 MAX_DAYS: Final = 366
@@ -77,7 +76,7 @@ def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
         now = time.time()
         span = Span(now - min(max(days, 1), MAX_DAYS) * _DAY_S, now + 1)
 
-        def rows(one: UsageBook) -> list[dict[str, object]]:
+        def rows(one: LedgerQueries) -> list[dict[str, object]]:
             return [
                 {**asdict(totals), "tokens": totals.tokens, "cents": totals.cents} for totals in one.totals(span, by)
             ]
@@ -94,7 +93,7 @@ def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
 
 
 def _ledger(settings: Settings) -> UseBook:
-    def use(question: Callable[[UsageBook], list[dict[str, object]]]) -> list[dict[str, object]]:
+    def use(question: Callable[[LedgerQueries], list[dict[str, object]]]) -> list[dict[str, object]]:
         try:
             ledger = read_database(settings.data_dir / FILE_NAME, LEDGER)
             prices = PriceList(read_prices(settings.prices or {}))

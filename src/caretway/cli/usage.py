@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from ..core.account_usage import UsageEvents
     from ..ledger.event_costs import EventCost
     from ..ledger.prices import PriceList
-    from ..ledger.queries import LedgerQueries
-    from ..ledger.questions import Span, Totals
+    from ..ledger.queries import LedgerQueries, Span, Totals
 
 NAME: Final = "usage"
 SUMMARY: Final = "show what was used, what it cost and what is left"
@@ -95,8 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     quota, events = run_loop(_quota(settings, since)) if asks else (None, None)
     with _readable(path), closing(_open(path)) as db:
         from ..ledger.event_costs import event_cost
-        from ..ledger.queries import LedgerQueries
-        from ..ledger.questions import Span
+        from ..ledger.queries import LedgerQueries, Span
 
         span = Span(since, time.time() + 1)
         listed = event_cost(db, span, events) if events is not None else None
@@ -227,7 +225,7 @@ class UsageReport:
 
     def as_lines(self, title: str, style: Style, width: int, *, bars: bool) -> list[str]:
         from ..ledger.prices import age_days
-        from ..ledger.questions import Totals
+        from ..ledger.queries import Totals
         from . import usage_view as view
         from .quota import quota_lines, quota_title
 
@@ -259,7 +257,7 @@ class UsageReport:
     def as_json(self) -> Iterator[str]:
         """Piece by piece: there may be many groups."""
         from ..ledger.prices import AS_OF, SOURCE, age_days
-        from ..ledger.questions import Totals
+        from ..ledger.queries import Totals
 
         head = {
             "since": self._span.since,
@@ -283,7 +281,7 @@ class UsageReport:
         yield f'\n  ],\n  "total": {json.dumps(figures(total))}\n}}\n'
 
     def as_csv(self) -> Iterator[str]:
-        from ..ledger.questions import Totals
+        from ..ledger.queries import Totals
 
         line = io.StringIO()
         writer = csv.DictWriter(line, [self._by, *figures(Totals())], lineterminator="\n")

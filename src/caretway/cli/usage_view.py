@@ -8,7 +8,7 @@ from typing import Final
 
 from ..ledger.event_costs import EventCost
 from ..ledger.prices import AS_OF, SOURCE, STALE_DAYS
-from ..ledger.questions import By, Replayed, Totals
+from ..ledger.queries import By, Replayed, Totals
 from .quota import dollars
 from .terminal import GAP, Style, folded, printable
 

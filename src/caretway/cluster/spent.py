@@ -18,8 +18,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ..budgets.budget import Measure, Spent
-from ..budgets.periods import EVER, BillingCycle
+from ..budgets.budget import EVER, BillingCycle, Measure, Spent
 from ..budgets.spent_file import CONVERSATION_PREFIX
 from ..budgets.spent_store import Claim, ClaimOutcome
 from ..core.errors import ErrorKind, GatewayError

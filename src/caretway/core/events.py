@@ -6,23 +6,35 @@ alive and waits for tool results. Structs, like the values of a request: there a
 """
 
 from enum import Enum
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .errors import GatewayError
 from .request import ToolCall
 
 
-class RunUsage(Struct, frozen=True, gc=False):
-    """What Cursor counted for whole runs, all their model calls together. It reports this once, when a run ends. Cached
-    tokens are part of `input_tokens`, reasoning is part of `output_tokens`; `None` means not reported."""
+class Tokens(Struct, frozen=True, gc=False):
+    """What models read and wrote. `input_tokens` includes cached tokens, and `output_tokens` includes reasoning. `None`
+    means not known; no number is made up."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
+
+    @property
+    def fresh(self) -> int:
+        """Input that was neither read from the cache nor written to it."""
+        fresh = (self.input_tokens or 0) - (self.cache_read_tokens or 0) - (self.cache_write_tokens or 0)
+        return max(0, fresh)
+
+
+class RunUsage(Tokens, frozen=True, gc=False):
+    """What Cursor counted for whole runs, all their model calls together. It reports this once, when a run ends."""
+
     steps: int = 1
     """Model calls that the gateway saw."""
     complete: bool = True
@@ -32,16 +44,24 @@ class RunUsage(Struct, frozen=True, gc=False):
     charged_cents: float | None = None
     """What of it is to be paid beyond the plan."""
 
+    def plus(self, other: "RunUsage") -> "RunUsage":
+        """The sum of several runs. A figure that only one of them has is kept."""
+        return RunUsage(
+            _sum(self.input_tokens, other.input_tokens),
+            _sum(self.output_tokens, other.output_tokens),
+            _sum(self.cache_read_tokens, other.cache_read_tokens),
+            _sum(self.cache_write_tokens, other.cache_write_tokens),
+            _sum(self.reasoning_tokens, other.reasoning_tokens),
+            steps=self.steps + other.steps,
+            complete=self.complete and other.complete,
+            cents=_sum(self.cents, other.cents),
+            charged_cents=_sum(self.charged_cents, other.charged_cents),
+        )
 
-class Usage(Struct, frozen=True, gc=False):
-    """Tokens of one response: the context that its model call read, and its output. `None` means not known; no number
-    is made up. Cached tokens are part of `input_tokens`."""
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
+class Usage(Tokens, frozen=True, gc=False):
+    """Tokens of one response: the context that its model call read, and its output."""
+
     estimated: bool = False
     """True when at least one figure was counted by the gateway, not reported by Cursor."""
     shared_tokens: int | None = None
@@ -55,6 +75,27 @@ class Usage(Struct, frozen=True, gc=False):
     def cached(self) -> int | None:
         """Tokens read from the cache, for clients: reported or estimated."""
         return self.shared_tokens if self.cache_read_tokens is None else self.cache_read_tokens
+
+    def after(self, earlier: "Usage | None") -> "Usage":
+        """The usage of a response that took several model calls or runs (a bridge's tool loop, a correction): the input
+        is the context of the last one, the output and the runs are sums."""
+        if earlier is None:
+            return self
+        thought = earlier.reasoning_tokens is not None and self.reasoning_tokens is not None
+        return replace(
+            self,
+            output_tokens=_sum(earlier.output_tokens, self.output_tokens),
+            reasoning_tokens=_sum(earlier.reasoning_tokens, self.reasoning_tokens) if thought else None,
+            estimated=earlier.estimated or self.estimated,
+            run=earlier.run.plus(self.run) if earlier.run and self.run else earlier.run or self.run,
+        )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return other if one is None else one if other is None else one + other
 
 
 class StopReason(Enum):

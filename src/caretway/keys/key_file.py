@@ -1,12 +1,14 @@
 """The file of named keys in the data directory: mode 0600, replaced whole, one writer at a time (a lock between
-processes). Blocking: for the commands and for the gateway's start.
+processes); and the keys that a running gateway knows, read again as soon as the file has changed.
 
-Knows nothing of who asks with a key.
+`KeyFile` blocks: for the commands and for the gateway's start. A look of `KeyBook` at the file is one `stat`, so a key
+that was revoked is refused from the next request on. Neither knows who asks with a key.
 """
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -14,7 +16,9 @@ from typing import Final
 from ..core.errors import ErrorKind, GatewayError
 from ..processes.file_lock import try_lock
 from ..storage.private_file import open_file, write_file
-from .named_key import VERSION, Keys, KeysFile, dump, load
+from .named_key import VERSION, Keys, KeysFile, NamedKey, dump, load
+
+log = logging.getLogger(__name__)
 
 FILE: Final = "keys.json"
 CLUSTER_COPY: Final = "cluster-keys.json"
@@ -113,3 +117,43 @@ class KeyFile:
             f"Cannot {what} the gateway's keys in {self.path}: {why}.",
             hint="Check its owner and permissions, or move it away and make new keys.",
         )
+
+
+class KeyBook:
+    """The named keys of a running gateway. A file that can no longer be read leaves those that were known."""
+
+    def __init__(self, file: KeyFile) -> None:
+        """Raises GatewayError when there is a file that cannot be used."""
+        self._file = file
+        self._stamp = file.stamp()
+        self._closed = False
+        self._learn(*file.numbered())
+
+    def current(self) -> Mapping[bytes, NamedKey] | None:
+        """By their digests, as of now; the same object until something changes. None: no key is required. Empty: the
+        last one was revoked, and every request is refused, also after a restart, until the file is deleted."""
+        stamp = self._file.stamp()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._read_again()
+        return self._by_digest if self._closed else None
+
+    def named(self, name: str) -> NamedKey | None:
+        """As it was when somebody last asked for all."""
+        return self._by_name.get(name)
+
+    def _learn(self, serial: int, keys: Keys) -> None:
+        self._by_digest = {bytes.fromhex(key.digest): key for key in keys}
+        self._by_name = {key.name: key for key in keys}
+        # A cluster's copy without a key and a change says that the cluster never had a key.
+        there = self._stamp is not None and (serial > 0 or self._file.path.name != CLUSTER_COPY)
+        self._closed = self._closed or there or bool(keys)
+
+    def _read_again(self) -> None:
+        try:
+            serial, keys = self._file.numbered()
+        except GatewayError as problem:
+            log.error("the keys that were known go on working: %s", problem)
+            return
+        self._learn(serial, keys)
+        log.info("the gateway's keys have changed: there are %d with a name", len(keys))

@@ -1,5 +1,5 @@
 """A named key as a value: its name, models it may use, expiry, budgets, workspace, whether it opens the page; what a
-name may be; making, renaming and revoking one; the file's format. Pure.
+name may be; making, renaming and revoking one; what it lets a request do; the file's format. Pure.
 
 A key has an id of its own, which stays when it is renamed: what it has spent is kept under it.
 """
@@ -9,13 +9,17 @@ import re
 import secrets
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
+
+if TYPE_CHECKING:  # commands that only read keys do not import a turn
+    from ..core.request import TurnRequest
+    from ..core.turn import ModelInfo
 
 VERSION: Final = 1
 MAX_KEYS: Final = 1000
@@ -156,3 +160,34 @@ def load(text: bytes) -> KeysFile:
 
 def _wrong(message: str, hint: str) -> GatewayError:
     return GatewayError(ErrorKind.BAD_REQUEST, message, hint=hint)
+
+
+# ---- requests
+
+
+def restricted(key: NamedKey, asked: str, request: "TurnRequest") -> "TurnRequest":
+    """The request with the key's directory, and the next models of an alias that the key may use. A model may be used
+    when the one that is taken fits the key's patterns, or when the name that was asked for is on the key's list as it
+    is. `asked`: the model as the client named it; `request` has the one that is taken. Raises GatewayError."""
+    if not _may_use(key, asked, request.model):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            f"The key {key.name} may not use the model {request.model}.",
+            hint=f"It may use: {', '.join(key.models)}. See /v1/models.",
+            param="model",
+            code="model_not_allowed",
+        )
+    if request.fallbacks:
+        allowed = [each for each in request.fallbacks if _may_use(key, asked, each.model)]
+        request = replace(request, fallbacks=tuple(allowed))
+    return replace(request, home=key.workspace) if key.workspace else request
+
+
+def visible(key: NamedKey, models: "Sequence[ModelInfo]") -> "list[ModelInfo]":
+    """Those of the list that the key may use."""
+    return [model for model in models if _may_use(key, model.id, model.stands_for or model.id)]
+
+
+def _may_use(key: NamedKey, asked: str, taken: str) -> bool:
+    listed = asked.lower() in (pattern.lower() for pattern in key.models)
+    return listed or key.may_use(taken)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..core.account_usage import UsageEvents
-from .questions import Span
+from .queries import Span
 
 _OURS: Final = "SELECT EXISTS (SELECT 1 FROM runs WHERE upstream = ? AND at >= ? AND at < ?)"
 _KNOWN: Final = "SELECT count(DISTINCT upstream) FROM runs WHERE upstream != '' AND at >= ? AND at < ?"

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ..core.events import RunUsage
+from ..core.events import Tokens
 from ..models.names import THOUGHT_IDS, window
 
 SOURCE: Final = "cursor.com/docs/models-and-pricing"
@@ -113,15 +113,14 @@ class PriceList(Struct, frozen=True):
             return self.own.get(variant.partition("@")[0])
         return self.own.get(name) or PUBLISHED.get(_SPELLINGS.get(name, name))
 
-    def cents(self, variant: str, run: RunUsage) -> float | None:
+    def cents(self, variant: str, used: Tokens) -> float | None:
         """What a run cost; None: its model has no price."""
         price = self.find(variant)
         if price is None:
             return None
-        read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
-        fresh = max(0, (run.input_tokens or 0) - read - written)
-        dollars = fresh * price.input + read * price.cache_read + written * price.cache_write
-        return (dollars + (run.output_tokens or 0) * price.output) / 10_000
+        read, written = used.cache_read_tokens or 0, used.cache_write_tokens or 0
+        dollars = used.fresh * price.input + read * price.cache_read + written * price.cache_write
+        return (dollars + (used.output_tokens or 0) * price.output) / 10_000
 
 
 def priced_name(variant: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from ..core.events import RunUsage, Usage
+from ..core.events import RunUsage, Tokens, Usage
 from ..core.records import RefusedRequest, RunRecord, TurnRecord
 
 MAX_NAME: Final = 120
@@ -114,11 +114,7 @@ def _response(record: TurnRecord) -> tuple[object, ...]:
         record.error,
         record.stream,
         record.calls,
-        usage.input_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.output_tokens,
-        usage.reasoning_tokens,
+        *_tokens(usage),
         usage.estimated,
         record.held,
         record.first_event_ms,
@@ -159,15 +155,17 @@ def _run(record: RunRecord) -> tuple[object, ...]:
         record.usage is not None,
         usage.complete,
         usage.steps,
-        usage.input_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.output_tokens,
-        usage.reasoning_tokens,
+        *_tokens(usage),
         usage.cents,
         usage.charged_cents,
         BY_CURSOR if usage.cents is not None else "",
     )
+
+
+def _tokens(usage: Tokens) -> tuple[int | None, ...]:
+    """In the order of `_TOKENS`."""
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    return usage.input_tokens, read, written, usage.output_tokens, usage.reasoning_tokens
 
 
 def _words(words: list[str]) -> str:

@@ -30,7 +30,6 @@ from ..core.events import (
     UsageReported,
 )
 from ..core.request import Message, Role, Text, ToolCall, ToolResult
-from ..core.usage import together
 from .catalogue import BridgedTool
 
 Activity = Literal["hidden", "note", "reasoning"]
@@ -134,7 +133,7 @@ class StepReader:
                         out.append(event)
                 case UsageReported(usage=usage):
                     self._usage = usage
-                    out.append(UsageReported(together(self._spent, usage)))
+                    out.append(UsageReported(usage.after(self._spent)))
                 case TurnPaused() | TurnEnded():
                     self._pause_or_end(event, out)
                 case TurnFailed(error=error) if error.kind is ErrorKind.TURN_GONE and self.worked:
@@ -155,7 +154,7 @@ class StepReader:
     def passed_on(self) -> None:
         """The step's results are with the model: what it used is spent, and what it says now is the next step."""
         if self._usage is not None:
-            self._spent, self._usage = together(self._spent, self._usage), None
+            self._spent, self._usage = self._usage.after(self._spent), None
         self.begin_step()
 
     def begin_step(self) -> None:

@@ -166,7 +166,7 @@ def _tokens(usage: Usage) -> str:
     if usage.input_tokens is None and usage.output_tokens is None:
         return ""
     cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
-    fresh = None if usage.input_tokens is None else max(usage.input_tokens - cached - written, 0)
+    fresh = None if usage.input_tokens is None else usage.fresh
     about = "~" if usage.estimated else ""
     kept = f" + {short(written)} written" if written else ""
     kept += f" + {short(cached)} cached" if cached else ""

@@ -1,10 +1,13 @@
 """The metrics of `/metrics` for Prometheus: responses, tool calls, recoveries, reasons of sessions, tokens of ended
 runs (each once, kinds that do not overlap), refused requests, time to the first event and to the end; by model, backend
-and key.
+and key; and the process itself (CPU, start, memory, file descriptors).
 
 Names of models and keys come from outside, so only the first of each get a label of their own (`families`).
 """
 
+import os
+import resource
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -12,8 +15,8 @@ from msgspec import Struct
 
 from .. import __version__
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
-from .families import MAX_SERIES, OTHER, CounterFamily, Family, HistogramFamily, Names, Spread, gauge_lines
-from .process_metrics import process_lines
+from ..processes.memory import resident_bytes
+from .families import MAX_SERIES, OTHER, CounterFamily, Family, HistogramFamily, Names, Spread, gauge_lines, number
 
 MAX_MODELS: Final = 100
 MAX_KEYS: Final = 100
@@ -84,6 +87,13 @@ DURATION: Final = Family(
     ("backend", "model", "session"),
     _MODEL,
 )
+
+_STARTED: Final = time.time()
+_CPU: Final = Family("process_cpu_seconds_total", "Seconds of CPU time that the gateway has used, user and system.")
+_START: Final = Family("process_start_time_seconds", "When the gateway started, in seconds since 1970.")
+_MEMORY: Final = Family("process_resident_memory_bytes", "Bytes of memory that the gateway holds.")
+_OPEN: Final = Family("process_open_fds", "Open file descriptors.")
+_MOST: Final = Family("process_max_fds", "File descriptors that may be open.")
 
 
 class _ResponseSeries(Struct, frozen=True):
@@ -157,8 +167,7 @@ class Metrics(Observer):
         if run is None:
             return
         read, written = run.cache_read_tokens or 0, run.cache_write_tokens or 0
-        fresh = (run.input_tokens or 0) - read - written
-        counts = (max(0, fresh), read, written, run.output_tokens or 0, run.reasoning_tokens or 0)
+        counts = (run.fresh, read, written, run.output_tokens or 0, run.reasoning_tokens or 0)
         for cell, count in zip(series.tokens, counts, strict=True):
             cell[0] += count
 
@@ -218,24 +227,41 @@ class Metrics(Observer):
             lines += family.lines()
         if self.more is not None:
             lines += self.more()
-        lines += process_lines()
+        lines += _process_lines()
         return ("\n".join(lines) + "\n").encode()
 
 
+def _process_lines() -> list[str]:
+    """The process itself, under Prometheus' own names; on macOS without memory, which only /proc tells cheaply."""
+    lines = [*_CPU.head("counter"), f"{_CPU.name} {number(time.process_time())}"]
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    gauges: list[tuple[Family, float]] = [(_START, _STARTED), (_OPEN, len(os.listdir("/dev/fd")))]
+    if soft != resource.RLIM_INFINITY:
+        gauges.append((_MOST, soft))
+    if (held := resident_bytes()) is not None:
+        gauges.append((_MEMORY, held))
+    for family, value in gauges:
+        lines += gauge_lines(family, {(): value})
+    return lines
+
+
 class Observers(Observer):
-    """Several observers as one."""
+    """Several observers as one. Each is called only for what it does not leave to `Observer`, which does nothing."""
 
     def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+        kinds = [(one, type(one)) for one in observers]
+        self._responses = [one.response_ended for one, of in kinds if of.response_ended is not Observer.response_ended]
+        self._runs = [one.run_ended for one, of in kinds if of.run_ended is not Observer.run_ended]
+        self._refused = [one.request_refused for one, of in kinds if of.request_refused is not Observer.request_refused]
 
     def response_ended(self, record: TurnRecord) -> None:
-        for observer in self._observers:
-            observer.response_ended(record)
+        for tell in self._responses:
+            tell(record)
 
     def run_ended(self, record: RunRecord) -> None:
-        for observer in self._observers:
-            observer.run_ended(record)
+        for tell in self._runs:
+            tell(record)
 
     def request_refused(self, record: RefusedRequest) -> None:
-        for observer in self._observers:
-            observer.request_refused(record)
+        for tell in self._refused:
+            tell(record)

@@ -91,13 +91,11 @@ class KeptContent:
         until = self.until
         return None if until is None else {"until": until, "conversations": len(self.recorded())}
 
-    @property
-    def on(self) -> bool:
-        return self._keep or self._clock() < self._until
-
     # ---- what is kept
 
     def hear(self, conversation: str, request: TurnRequest, reply: Reply, at: float) -> None:
+        if not self._keep and self._clock() >= self._until:
+            return
         kept = self._kept.pop(conversation, None) or _Kept(request.model)
         self._kept[conversation] = kept  # the newest comes last
         kept.recorded = kept.recorded or self.until is not None

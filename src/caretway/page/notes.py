@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from ..core.errors import ErrorKind
-from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
+from ..core.records import Observer, RefusedRequest, TurnRecord
 
 MAX_REFUSED: Final = 200
 MAX_RECOVERIES: Final = 100
@@ -127,6 +127,3 @@ class PageNotes(Observer):
             self.last_error = ToldError(
                 record.at, record.status, code, message, hint, client, record.model, record.path
             )
-
-    def run_ended(self, record: RunRecord) -> None:
-        return

@@ -10,7 +10,7 @@ import msgspec
 from ..budgets.charges import Budgets
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..keys.key_book import KeyBook
+from ..keys.key_file import KeyBook
 from ..ledger.ledger import Ledger
 from ..ledger.ledger_file import FILE_NAME
 from ..ledger.prices import PriceList, read_prices

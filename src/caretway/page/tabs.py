@@ -1,19 +1,25 @@
-"""What each path of the page's API answers: the figures come from the modules beside this one."""
+"""What each path of the page's API answers, with the figures of usage and the reasons of sessions in sentences. Other
+figures come from the modules beside this one."""
 
 import asyncio
+import sqlite3
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from .. import __version__
 from ..budgets.budget import BudgetScope
+from ..budgets.verdict import Level, used, whose
 from ..clients.values import Surroundings
 from ..config import process_environment, process_home
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..ledger.queries import last_answer, last_seen
+from ..ledger.prices import AS_OF, SOURCE, FindPrice, age_days
+from ..ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen
 from ..tasks import aside
 from ..web import endpoints
 from ..web.exchange import Header
@@ -22,10 +28,13 @@ from ..web.route_table import HttpCall
 from .health import account_findings, health_told
 from .local_checks import Finding, local_findings
 from .parts import PageApi, body, no_such, query
-from .reasons import explained
-from .usage import NOTHING, by_of, prices, span_of, told_level, totals
 
 NOT_KEPT: Final[Header] = (b"cache-control", b"no-store")
+MAX_ROWS: Final = 400
+"""A year of days; of other groups the largest."""
+MAX_UNPRICED: Final = 5
+"""Models without a price that are named."""
+PERIODS: Final = ("today", "week", "month", "all")
 CANCELLED: Final = GatewayError(
     ErrorKind.CANCELLED,
     "The turn was cancelled by whoever runs the gateway.",
@@ -140,7 +149,7 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
     if found is None:
         raise no_such("conversation in the ledger")
     for step in found.steps:
-        step["says"] = explained(step["session"], step["reason"])
+        step["says"] = _explained(step["session"], step["reason"])
     told = msgspec.to_builtins(found)
     kept = page.content.told(name)
     client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
@@ -169,23 +178,164 @@ async def forget(page: PageApi, call: HttpCall) -> object:
     return {"forgotten": told}
 
 
+# ---- why a session was fresh, continued, resumed, replayed or refused
+
+_NOTHING_TO_DO: Final = "Nothing needs to be changed."
+_SAYS: Final = {
+    "first message": f"A new conversation. {_NOTHING_TO_DO}",
+    "fresh was asked for": "The request or the settings ask for `fresh`: the whole history was sent. "
+    "Leave out `x-caretway-session: fresh`, or set session to auto.",
+    "tool results for a parked turn": f"The run waited for these results and went on. {_NOTHING_TO_DO}",
+    "tool results for a parked turn; new tools wait": "The run went on; tools that were added meanwhile are offered to "
+    f"the next one. {_NOTHING_TO_DO}",
+    "the transcript is known": f"Only the new message was sent; Cursor had the rest. {_NOTHING_TO_DO}",
+    "the same request was answered before": "The client repeated a request and got the same answer. If that happens "
+    "often, raise the client's timeout.",
+    "this backend cannot park a turn": "Every tool result starts a new run with the whole history. "
+    "The backends agent and sdk keep the run waiting.",
+    "this backend keeps no conversations": "Every message is sent with the whole history. "
+    "The backend agent continues conversations.",
+    "unknown or expired ticket": "The results came for a run that is gone: it waited too long, or the gateway was "
+    "started again. Raise parked_timeout if tools take long.",
+    "its replica is gone": "The gateway that held the run has died or was stopped; another one went on from its "
+    "history. "
+    "Stop gateways with SIGTERM, and give them time (cluster_drain).",
+    "its replica is gone, and Redis is away": "The gateway that held the run is gone, and Redis could not be asked who "
+    "goes on with it. Look after Redis.",
+    "its replica has another version": "The gateway that held the run cannot be talked to: it has another version. "
+    "This ends with the upgrade.",
+    "its turn is on another replica": "The results came over a WebSocket, and another gateway held the run. "
+    "It happens once after a WebSocket was opened anew.",
+    "tickets of several turns": "One request had results of several runs. Answer each of them in its own conversation.",
+    "several results for one ticket": "One call was answered twice with different results. Send one result for a call.",
+    "the model changed": "The model was changed while a run waited. Finish the tool call first.",
+    "the tools changed": "A tool was changed or removed while the run waited. Keep the list of tools while calls are "
+    "open.",
+    "the history changed": "What was said before was changed by the client. Some clients trim old tool results; "
+    "switch that off where the cache matters.",
+    "an image beside tool results": "An image came with the results, and a waiting run cannot take it. "
+    "Let the tool return it.",
+    "these results were given before": "These results were answered already, in another conversation. "
+    "Branching a conversation replays it once.",
+    "these results were given before, beside other words": "The client sent the same results again with other words: "
+    "the history was replayed for a new answer.",
+    "an earlier request with these results was given up": "The client hung up on its first try and asked again. "
+    "Raise the client's timeout.",
+    "nothing new was said": "The history ends with the assistant. Send a user message after it.",
+    "no known conversation begins like this": "The history is not one that the gateway has kept: edited, from another "
+    "model or account, too old, or from before a restart without its store.",
+    "the parked turn was lost": "The waiting run was lost at Cursor, and the history was replayed. "
+    "If it happens often, run `caretway doctor`.",
+    "compacted": f"The client summarised its history, so all of it is new to Cursor. {_NOTHING_TO_DO}",
+}
+_BEGINS: Final = (
+    (
+        "a tool was loaded: ",
+        "The client loaded a tool that the waiting run could not call. Offer it from the beginning to keep the run.",
+    ),
+)
+_REFUSED: Final = "The request was refused before a model was asked; its error says why."
+
+
+def _explained(session: str, reason: str) -> str:
+    """A sentence with what to change. The reasons are those of `x-caretway-session-reason`; one that has no row is
+    shown in its own words."""
+    if session == "refused":
+        return _REFUSED
+    if (known := _SAYS.get(reason)) is not None:
+        return known
+    for beginning, sentence in _BEGINS:
+        if reason.startswith(beginning):
+            return sentence
+    told = reason[:1].upper() + reason[1:]
+    if session == "replayed":
+        return f"{told}: the whole history was sent to a new run. `caretway usage` counts how often."
+    return f"{told}." if told else ""
+
+
 # ---- usage, clients, models
+
+
+def _span_of(period: str, now: float) -> Span:
+    """Days of the machine's time zone. Raises GatewayError."""
+    midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    starts = {
+        "today": midnight,
+        "week": midnight - timedelta(days=6),
+        "month": midnight.replace(day=1),
+        "all": datetime.fromtimestamp(0),
+    }
+    if period not in starts:
+        raise bad_request(f"`period` is one of {', '.join(PERIODS)}.", param="period")
+    return Span(starts[period].timestamp(), now + 1)
+
+
+def _by_of(word: str) -> By:
+    if word not in get_args(By):
+        raise bad_request(f"`by` is one of {', '.join(get_args(By))}.", param="by")
+    found: By = word  # type: ignore[assignment]  # one of the words, as was just looked at
+    return found
+
+
+def _figures(row: Totals) -> dict[str, Any]:
+    shares = {"cached_share": row.cached_share, "saved_share": row.saved_share}
+    return asdict(row) | {"tokens": row.tokens, "read": row.read, "cents": row.cents} | shares
+
+
+def _totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dict[str, Any]:
+    book = LedgerQueries(db, price)
+    rows = list(book.totals(span, by, MAX_ROWS + 1))
+    (total,) = book.totals(span, "all") if rows else (Totals(),)
+    return {
+        "rows": [_figures(row) for row in rows[:MAX_ROWS]],
+        "rows_left_off": len(rows) > MAX_ROWS,
+        "total": _figures(total),
+        "replays": [asdict(one) for one in book.replays(span)],
+        "unpriced": book.unpriced(span, MAX_UNPRICED),
+    }
+
+
+def _told_level(level: Level, *, counted: bool) -> dict[str, object]:
+    """`counted`: it has one count; budgets of a conversation or a run have one for each."""
+    budget = level.budget
+    return {
+        "text": str(budget),
+        "scope": budget.scope.value,
+        "key": level.name,
+        "measure": budget.measure.value,
+        "limit": budget.limit,
+        "period": budget.period.value,
+        "spent": level.spent if counted else None,
+        "share": level.share if counted else None,
+        "low": level.low and counted,
+        "resets_at": level.resets_at,
+        "says": f"{whose(level)}: {used(level)}" if counted else f"{whose(level)}, each",
+    }
+
+
+_NO_USAGE: Final[dict[str, Any]] = {
+    "rows": [],
+    "rows_left_off": False,
+    "total": _figures(Totals()),
+    "replays": [],
+    "unpriced": [],
+}
 
 
 async def usage(page: PageApi, call: HttpCall) -> object:
     asked = query(call)
     now = time.time()
-    span, by = span_of(asked.get("period", "week"), now), by_of(asked.get("by", "day"))
-    found = await page.books.ask(lambda db: totals(db, page.books.price, span, by))
+    span, by = _span_of(asked.get("period", "week"), now), _by_of(asked.get("by", "day"))
+    found = await page.books.ask(lambda db: _totals(db, page.books.price, span, by))
     levels = await page.budgets.levels(page.named_keys())
     counted = (BudgetScope.KEY, BudgetScope.EVERYBODY)
     return {
         "since": span.since,
         "until": span.until,
         "by": by,
-        **(found or NOTHING),
-        "prices": prices(),
-        "budgets": [told_level(level, counted=level.budget.scope in counted) for level in levels],
+        **(found or _NO_USAGE),
+        "prices": {"source": SOURCE, "as_of": AS_OF.isoformat(), "age_days": age_days(now)},
+        "budgets": [_told_level(level, counted=level.budget.scope in counted) for level in levels],
         "ledger": page.books.kept,
     }
 

@@ -1,5 +1,5 @@
 """One live turn as the session engine holds it: its tickets, its state, the fingerprint of what was said, the tools its
-run was offered, the results it was given last. A record; `plan` and `manager` decide.
+run was offered, the results it was given last, and what is reported of its run. A record; `plan` and `manager` decide.
 """
 
 import asyncio
@@ -8,18 +8,78 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ..core.charge import RunCharge
 from ..core.errors import GatewayError
 from ..core.estimate import message_chars, tokens
+from ..core.events import RunUsage
 from ..core.fold import Fold
+from ..core.records import RequestOrigin, RunRecord
 from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Turn
+from ..models.names import spelled
 from .lifecycle import Happening, SessionState, move
 from .plan import Parked
-from .run_account import RunAccount
 from .tickets import Tickets
 from .transcript import Chain, tools_key
 
 NOTHING: Final = Message(Role.ASSISTANT, ())
+FROM_NOWHERE: Final = RequestOrigin()
+
+
+class RunAccount(Struct, eq=False):
+    """What is reported of a run: one record when it is over, or one for each total that Cursor reports (a run may end
+    at each pause). A total that comes after the gateway has stopped the run makes a second record with the same id."""
+
+    origin: RequestOrigin = FROM_NOWHERE
+    conversation: str = ""
+    label: str = ""
+    reason: str = ""
+    newest: tuple[str, str] = ("", "")
+    """The same of its newest response, which may have resumed it."""
+    upstream: str = ""
+    """The conversation's id at Cursor."""
+    error: str = ""
+    """Of its newest response."""
+    responses: int = 0
+    told: int = 0
+    """How many records there are of it: one when it is over, or one for each total that Cursor told."""
+    due: bool = True
+    """Something of it was not told yet."""
+    started_at: float = field(default_factory=time.time)
+    charge: RunCharge | None = None
+    """What its runs are charged; None: nobody counts."""
+
+    def answers(self, label: str, reason: str) -> None:
+        """One more response is read from it."""
+        self.responses += 1
+        self.due = True
+        self.newest = label, reason
+        if not self.label:
+            self.label, self.reason = label, reason
+
+    def record(self, run: str, backend: str, request: TurnRequest, outcome: str, usage: RunUsage | None) -> RunRecord:
+        again = not self.due
+        if not again:
+            self.told += 1
+        self.due = False
+        return RunRecord(
+            run=run if self.told == 1 else f"{run}.{self.told}",
+            origin=self.origin,
+            backend=backend,
+            model=request.model,
+            variant=spelled(request.model, request.parameters, request.choice.max_mode),
+            conversation=self.conversation,
+            session=self.label,
+            reason=self.reason,
+            outcome=outcome,
+            usage=usage,
+            error=self.error,
+            responses=self.responses,
+            upstream=self.upstream,
+            started_at=self.started_at,
+            ended_at=time.time(),
+            again=again,
+        )
 
 
 class LiveTurn(Struct, eq=False):

@@ -36,12 +36,11 @@ from .fallback import REASON as FELL_BACK
 from .fallback import RUNG as NEXT_MODEL
 from .fallback import going_on, next_request, same_model
 from .lifecycle import Happening, SessionState
-from .live import LiveTurn
+from .live import FROM_NOWHERE, LiveTurn, RunAccount
 from .parking import first_to_go, patience
 from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resume, alike, history_chains, plan
 from .repeated_answer import REPEATER, repeated_turn
 from .response import MAX_ANSWER_BYTES, Label, Response
-from .run_account import FROM_NOWHERE, RunAccount
 from .tickets import REPLICA, Tickets, held_by, new_sid
 from .transcript import answer_message, chained, may_continue, new_results
 from .turn_views import TurnView, turn_view

@@ -21,7 +21,6 @@ from ..core.events import (
     Usage,
     UsageReported,
 )
-from ..core.usage import together
 from .limits import TextLimits
 from .parser import BadCall, CallPiece, Parser, Piece, TextPiece, ThinkingPiece
 from .thinking import unclosed
@@ -115,7 +114,7 @@ class TextReader:
                     self._started = True
                     out.append(event)
             case UsageReported(usage=usage):
-                self._usage = together(self._usage, usage)
+                self._usage = usage.after(self._usage)
                 out.append(UsageReported(self._usage))
             case _:
                 out.append(event)

@@ -13,7 +13,7 @@ from ..core.caller import caller_of
 from ..core.errors import GatewayError
 from ..core.passing import CHALLENGE, HOP, Elsewhere
 from ..dialects.headers import OWNER
-from ..keys.key_book import KeyBook
+from ..keys.key_file import KeyBook
 from ..observe.trace import Trace
 from .access import Access, admit, preflight
 from .admission import Admission, SharedAdmission

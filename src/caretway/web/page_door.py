@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
-from ..keys.key_book import KeyBook
+from ..keys.key_file import KeyBook
 from ..keys.named_key import NamedKey, digest_of
 from .access import OWN_KEY, Access, Admitted, admit, sent_keys
 from .exchange import HttpRequest

@@ -7,7 +7,7 @@ A client that hangs up cancels the work, whatever it is waiting for. However it 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from os import urandom
-from typing import Final, Protocol
+from typing import Final
 
 from ..core.caller import Caller
 from ..core.errors import ErrorKind
@@ -20,8 +20,7 @@ from ..core.request import TurnRequest
 from ..core.turn import ModelInfo
 from ..dialects import Dialect, ResponseMeta
 from ..dialects.headers import OWNER
-from ..keys.named_key import NamedKey
-from ..keys.restrict import restricted, visible
+from ..keys.named_key import NamedKey, restricted, visible
 from ..models.catalogue import ModelCatalogue
 from ..models.names import spelled
 from ..sessions.manager import Sessions
@@ -51,13 +50,8 @@ FindNamedKey = Callable[[str], NamedKey | None]
 """The key of that name; None for one without a name."""
 
 
-class ContentListener(Protocol):
-    """Whoever keeps what was said, when the owner has switched that on."""
-
-    @property
-    def on(self) -> bool: ...
-
-    def hear(self, conversation: str, request: TurnRequest, reply: Reply, at: float) -> None: ...
+Hear = Callable[[str, TurnRequest, Reply, float], None]
+"""(conversation, request, reply, unix seconds): keeps what was said, if the owner has switched that on."""
 
 
 class Responder:
@@ -74,13 +68,13 @@ class Responder:
         shape: ShapeLimits | None = None,
         content: Content | None = None,
         find_key: FindNamedKey | None = None,
-        listener: ContentListener | None = None,
+        hear: Hear | None = None,
         elsewhere: Elsewhere | None = None,
         unwritten: Unwritten | None = None,
     ) -> None:
         """`elsewhere`: the other gateways of a cluster."""
         self._elsewhere = elsewhere
-        self._listener = listener
+        self._hear = hear
         self._unwritten = unwritten
         self._find_key = find_key
         self._prepare = prepare
@@ -142,8 +136,8 @@ class Responder:
             upstream = response.request  # it may be another model of the same alias by now
             reply = response.reply()
             error = reply.error
-            if self._listener is not None and self._listener.on and response.conversation:
-                self._listener.hear(response.conversation, request, reply, started_at)
+            if self._hear is not None and response.conversation:
+                self._hear(response.conversation, request, reply, started_at)
             self._observer.response_ended(
                 TurnRecord(
                     request_id=request_id,

@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.budgets.budget import BudgetScope, Measure, Period, Spent, UsageBudget, parse_budget, parse_budgets
-from caretway.budgets.periods import EVER, BillingCycle, Window, day_of, window
+from caretway.budgets.budget import (
+    EVER,
+    BillingCycle,
+    BudgetScope,
+    Measure,
+    Period,
+    Spent,
+    UsageBudget,
+    Window,
+    day_of,
+    parse_budget,
+    parse_budgets,
+    window,
+)
 from caretway.budgets.verdict import Level, lowest, notice, refusal, refused_by
 from caretway.core.errors import ErrorKind
 

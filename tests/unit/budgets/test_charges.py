@@ -10,10 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.budgets.backend import CountedBackend
-from caretway.budgets.budget import NOTHING_SPENT, BudgetScope, Spent, parse_budgets
-from caretway.budgets.charges import Budgets, KeyBudgets, TurnCharge
-from caretway.budgets.periods import EVER
-from caretway.budgets.run_limit import RunLimitStage
+from caretway.budgets.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, parse_budgets
+from caretway.budgets.charges import Budgets, KeyBudgets, RunLimitStage, TurnCharge
 from caretway.budgets.sqlite_store import SqliteSpent
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.budgets.budget import Measure, Spent
-from caretway.budgets.periods import EVER, BillingCycle
+from caretway.budgets.budget import EVER, BillingCycle, Measure, Spent
 from caretway.budgets.spent_file import FILE
 from caretway.budgets.spent_store import Claim, ClaimOutcome, Limit
 from caretway.budgets.sqlite_store import SqliteSpent

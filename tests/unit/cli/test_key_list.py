@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.budgets.budget import BudgetScope, Spent, parse_budget
-from caretway.budgets.periods import day_of
+from caretway.budgets.budget import BudgetScope, Spent, day_of, parse_budget
 from caretway.budgets.spent_file import FILE
 from caretway.budgets.sqlite_store import SqliteSpent
 from caretway.budgets.verdict import Level

@@ -27,8 +27,7 @@ from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin
 from caretway.ledger.ledger_file import LEDGER
 from caretway.ledger.prices import PriceList
-from caretway.ledger.queries import LedgerQueries
-from caretway.ledger.questions import Totals
+from caretway.ledger.queries import LedgerQueries, Totals
 from caretway.storage.database import read_database
 from unit.ledger.told import EVER, NOW, REFUSED, kept, response, run
 

@@ -12,7 +12,6 @@ import pytest
 from caretway.core.events import RunUsage, Usage
 from caretway.core.request import Text, ToolResult
 from caretway.core.tally import Tally
-from caretway.core.usage import all_runs, together
 
 
 @dataclass(frozen=True)
@@ -260,12 +259,12 @@ def test_two_parts_of_one_response() -> None:
     first = Usage(100, 5, 10, reasoning_tokens=2, run=RunUsage(100, 5, 10, steps=2))
     second = Usage(120, 7, estimated=True, run=RunUsage(120, 7, 90, 1, complete=False))
     run = RunUsage(220, 12, 100, 1, steps=3, complete=False)
-    assert together(None, first) == first
-    assert together(first, second) == Usage(120, 12, estimated=True, run=run)
-    assert all_runs(None, None) is None
+    assert first.after(None) == first
+    assert second.after(first) == Usage(120, 12, estimated=True, run=run)
+    assert second.after(Usage(1)).run == second.run, "only one of them has ended a run"
 
 
 def test_the_costs_of_several_runs_are_added_up() -> None:
     told, untold = RunUsage(1, 1, cents=1.5, charged_cents=0.0), RunUsage(1, 1)
-    assert all_runs(told, told) == RunUsage(2, 2, steps=2, cents=3.0, charged_cents=0.0)
-    assert all_runs(told, untold) == RunUsage(2, 2, steps=2, cents=1.5, charged_cents=0.0)
+    assert told.plus(told) == RunUsage(2, 2, steps=2, cents=3.0, charged_cents=0.0)
+    assert told.plus(untold) == RunUsage(2, 2, steps=2, cents=1.5, charged_cents=0.0)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.keys.key_book import KeyBook
-from caretway.keys.key_file import CLUSTER_COPY, FILE, LOCK, KeyFile
+from caretway.keys.key_file import CLUSTER_COPY, FILE, LOCK, KeyBook, KeyFile
 from caretway.keys.named_key import added, digest_of, renamed, revoked
 
 KEY, OTHER = "cw-0123456789abcdef", "cw-fedcba9876543210"

@@ -8,7 +8,7 @@ import pytest
 from caretway.core.account_usage import UsageEvent, UsageEvents
 from caretway.ledger.event_costs import EventCost, event_cost
 from caretway.ledger.ledger_file import LEDGER
-from caretway.ledger.questions import Span
+from caretway.ledger.queries import Span
 from caretway.storage.database import read_database
 
 from .told import EVER, NOW, kept, run

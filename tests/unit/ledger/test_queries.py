@@ -10,8 +10,7 @@ from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin
 from caretway.ledger.ledger_file import LEDGER
 from caretway.ledger.prices import PriceList
-from caretway.ledger.queries import LedgerQueries
-from caretway.ledger.questions import By, Replayed, Span, Totals
+from caretway.ledger.queries import By, LedgerQueries, Replayed, Span, Totals
 from caretway.storage.database import read_database
 
 from .told import EVER, NOW, REFUSED, asked, kept, response, run

@@ -11,8 +11,7 @@ from caretway.core.records import RefusedRequest, RequestOrigin, RunRecord, Turn
 from caretway.ledger.ledger import Ledger
 from caretway.ledger.ledger_file import FILE_NAME, LEDGER
 from caretway.ledger.prices import Price, PriceList
-from caretway.ledger.queries import LedgerQueries
-from caretway.ledger.questions import By, Span, Totals
+from caretway.ledger.queries import By, LedgerQueries, Span, Totals
 from caretway.ledger.writing import LedgerRecord
 from caretway.storage.database import read_database
 

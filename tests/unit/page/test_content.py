@@ -69,3 +69,9 @@ def test_arguments_that_nest_too_deeply_are_no_failure() -> None:
     heard(kept, "one", "look", ToolCall("1", "look", "[" * 60_000))
     write = kept.script("one")
     assert write is not None and "sim: call look {}" in write()
+
+
+def test_nothing_is_kept_while_both_switches_are_off() -> None:
+    kept = KeptContent()
+    heard(kept, "one", "look", Text("yes"))
+    assert "one" not in kept

@@ -11,9 +11,16 @@ import pytest
 from caretway.core.account_usage import AccountUsage, PeriodUsage, PlanInfo, PlanUsage
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.records import RefusedRequest, TurnRecord
-from caretway.hooks.hook import CommandHook, WebHook, command_environment, read_hook
-from caretway.hooks.teller import MAX_WAITING, Teller, run_command
-from caretway.hooks.watch import HookWatch
+from caretway.hooks import (
+    MAX_WAITING,
+    CommandHook,
+    HookWatch,
+    Teller,
+    WebHook,
+    command_environment,
+    read_hook,
+    run_command,
+)
 
 
 @pytest.mark.parametrize(

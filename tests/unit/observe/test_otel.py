@@ -1,14 +1,19 @@
-"""Which span belongs to which, whatever order the records come in, and that little is remembered. The SDK is the real
-one, with its own exporter to memory."""
+"""Which span belongs to which, whatever order the records come in, that little is remembered, and what a span holds for
+a user who asked for content. The SDK is the real one, with its own exporter to memory."""
+
+import json
+from collections import OrderedDict
 
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from caretway.core.caller import Caller
+from caretway.core.fold import Reply
 from caretway.core.records import RefusedRequest, RequestOrigin, RunRecord, TurnRecord
-from caretway.observe.otel.spans import ServedPlaces
-from caretway.observe.otel.tracing import MAX_REMEMBERED, Tracing
+from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, TurnRequest
+from caretway.observe.otel import MAX_PARTS, MAX_REMEMBERED, MAX_TEXT_CHARS, Spans, content_json
+from caretway.observe.redact import Redactor
 
 
 class Story:
@@ -16,10 +21,10 @@ class Story:
         self._memory = InMemorySpanExporter()
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._memory))
-        self.tracing = Tracing(provider.get_tracer("test"), ServedPlaces({"openai_chat": "/v1/chat/completions"}))
+        self.spans = Spans(provider.get_tracer("test"), {"openai_chat": "/v1/chat/completions"})
 
     def response(self, request: str, run: str, at: float, outcome: str = "end", session: str = "fresh") -> None:
-        self.tracing.response_ended(
+        self.spans.response_ended(
             TurnRecord(
                 request_id=request,
                 dialect="openai_chat",
@@ -44,7 +49,7 @@ class Story:
         record = RunRecord(
             run, origin, "agent", "m", "m", "c", "fresh", "", outcome, started_at=1, ended_at=end, again=again
         )
-        self.tracing.run_ended(record)
+        self.spans.run_ended(record)
 
     def told(self) -> list[tuple[str, str, float, float]]:
         """(name, parent's name, start, end), in the order of their ends."""
@@ -125,14 +130,14 @@ def test_a_run_for_each_pause() -> None:
     told = story.told()
     assert [one[0] for one in told].count(RUN) == 2
     assert ("execute_tool look", RUN, 2, 5) in told
-    story.tracing.close()
+    story.spans.close()
     assert len(story.told()) == len(told), "nothing was left open"
 
 
 def test_refused_requests() -> None:
     story = Story()
     for turn, dialect in ((True, "openai_chat"), (False, "openai_chat"), (True, "")):
-        story.tracing.request_refused(
+        story.spans.request_refused(
             RefusedRequest(
                 "q", "POST", "/v1/chat/completions", 400, "bad_request", "", "No.", 7, dialect=dialect, turn=turn
             )
@@ -146,10 +151,57 @@ def test_little_is_remembered_of_what_has_no_end() -> None:
     for number in range(3 * MAX_REMEMBERED):
         story.response(f"q{number}", f"r{number}", number, "paused")
         story.run(f"x{number}", f"y{number}", number)
-    kept = [len(one._kept) for one in vars(story.tracing).values() if hasattr(one, "_kept")]
-    assert len(kept) == 6
-    assert max(kept) == MAX_REMEMBERED
+    kept = [len(one) for one in vars(story.spans).values() if isinstance(one, OrderedDict)]
+    assert kept == [MAX_REMEMBERED] * 3
     told = [one[0] for one in story.told()]
     assert told.count(RUN) == 2 * MAX_REMEMBERED, "what had to go was told as far as it was known"
-    story.tracing.close()
+    story.spans.close()
     assert [one[0] for one in story.told()].count(RUN) == 3 * MAX_REMEMBERED
+
+
+HIDE = Redactor(["correct horse battery"]).text
+
+
+def content(*messages: Message, reply: Reply | None = None) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    said, answer = content_json(TurnRequest("m", messages), reply or Reply("yes"), HIDE)
+    return json.loads(said), json.loads(answer)
+
+
+def test_only_what_is_new() -> None:
+    said, answer = content(
+        Message(Role.USER, (Text("old"),)),
+        Message(Role.ASSISTANT, (ToolCall("c1", "look", "{}"),)),
+        Message(Role.TOOL, (ToolResult("c1", (Text("found"),)),)),
+        Message(Role.USER, (Text("and this"), Image(b"12345", "image/png"))),
+    )
+    assert said == [
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "found"}]},
+        {
+            "role": "user",
+            "parts": [{"type": "text", "content": "and this"}, {"type": "text", "content": "[image/png, 5 bytes]"}],
+        },
+    ]
+    assert answer == [{"role": "assistant", "parts": [{"type": "text", "content": "yes"}], "finish_reason": "stop"}]
+
+
+def test_calls() -> None:
+    call = ToolCall("c2", "look", '{"at": 1}')
+    _, answer = content(Message(Role.USER, (Text("go"),)), reply=Reply(calls=(call,), paused=True))
+    assert answer == [
+        {
+            "role": "assistant",
+            "parts": [{"type": "tool_call", "id": "c2", "name": "look", "arguments": '{"at": 1}'}],
+            "finish_reason": "tool_call",
+        }
+    ]
+
+
+def test_no_secret_whole_or_in_part_and_no_endless_text() -> None:
+    filler = "word " * (MAX_TEXT_CHARS // 5 - 2)
+    for words in ("correct horse battery", filler + "correct horse battery", filler + "sk-" + "x" * 99):
+        said, _ = content(Message(Role.USER, (Text(words + " tail" * 9000),)))
+        text = json.dumps(said)
+        assert "horse" not in text and "xxx" not in text
+        assert len(text) < MAX_TEXT_CHARS + 200
+    said, _ = content(*[Message(Role.USER, (Text("a"),) * 500)] * 500)
+    assert len(said) == MAX_PARTS
