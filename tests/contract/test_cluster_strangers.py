@@ -48,6 +48,10 @@ class Stranger:
         self.heard = b""
         self.address = ""
         self.relays_to: int | None = None
+        self.answer = (
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-caretway-challenge: nonce=00;sig=00\r\n"
+            b'content-length: 13\r\n\r\n{"forged": 1}'
+        )
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -68,10 +72,7 @@ class Stranger:
             if onward is not None:
                 onward.write(data)
             elif b"\r\n\r\n" in self.heard:
-                own.write(
-                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-caretway-challenge: nonce=00;sig=00\r\n"
-                    b'content-length: 13\r\n\r\n{"forged": 1}'
-                )
+                own.write(self.answer)
 
 
 async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -165,6 +166,23 @@ async def test_a_server_at_an_address_that_a_gateway_has_left(redis: RedisServer
             await beat(first)
             await still(second)
         assert counts(first)["in", "refused"] == 1, "it was for another address"
+
+
+async def test_what_a_stranger_answers_is_readable_in_the_log(
+    redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its words would set the title of the terminal and colour it."""
+    caplog.set_level(logging.INFO, "caretway")
+    async with cluster(redis) as (first, second), stranger() as other:
+        other.answer = b"HTTP/1.1 401 No\r\nx-caretway-hop: \x1b]0;title\x07\x1b[31m no \xff\r\n\r\n"
+        said, call = await asked(first)
+        of(first).directory.own = msgspec.structs.replace(of(first).directory.own, address=other.address)
+        await beat(first)
+        await beat(second)
+        answer = await second.chat([*said, result(call, SECRET)], tools=SHELL)
+        assert (answer.session, answer.text) == ("replayed", SECRET)
+        assert r"\x1b]0;title\x07\x1b[31m no \xff" in caplog.text
+        assert all(line.isprintable() for line in caplog.messages)
 
 
 async def test_what_travels_with_a_hop_and_that_a_copy_of_it_is_refused(

@@ -106,8 +106,7 @@ class HopConnection(asyncio.Protocol):
         values = {name.lower(): value.strip() for name, _, value in lines}
         if CHALLENGE not in values:
             self.abort()
-            told = values.get(HOP, "it did not answer the challenge")[:_MAX_TOLD]
-            raise HopFailed(told.encode("ascii", "backslashreplace").decode())
+            raise HopFailed(_readable(values.get(HOP, "it did not answer the challenge")))
         return values[CHALLENGE]
 
     # ---- one request
@@ -158,7 +157,7 @@ class HopConnection(asyncio.Protocol):
         if name == b"content-length":
             self._length = int(value)
         elif name == _HOP:
-            self._refused = value.decode("latin-1")
+            self._refused = _readable(value.decode("latin-1"))
         elif name not in _DROPPED:
             self._headers.append((name, value))
 
@@ -203,6 +202,11 @@ class HopConnection(asyncio.Protocol):
         if self._paused and not self.closed:
             self._paused = False
             self._transport.resume_reading()
+
+
+def _readable(told: str) -> str:
+    """For the log. Whoever is at the address chooses the words: no code of a terminal may be in them."""
+    return ascii(told[:_MAX_TOLD])[1:-1]
 
 
 def _seen(done: "asyncio.Future[None]") -> None:
