@@ -5,7 +5,7 @@ answer, and no gateway ends because of what it wrote. It can deny service; that 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from caretway.budgets.charges import EVERYBODY
 from caretway.cluster.hop import GONE
 from caretway.cluster.hop_connection import HopConnection
 from caretway.cluster.keys import ClusterKeys
+from caretway.core.errors import GatewayError
 from caretway.keys.key_file import CLUSTER_COPY, KeyFile
 from caretway.keys.named_key import added, dump, revoked
 from contract.gateways import CHAT, Client, result
@@ -278,6 +279,29 @@ async def test_an_old_row_of_keys_does_not_bring_a_revoked_key_back(
                 caplog.clear()
         serial, known = KeyFile(Path(second.gateway.settings.data_dir), name=CLUSTER_COPY).numbered()
         assert serial >= 3 and [key.name for key in known] == ["kept"]
+
+
+@pytest.mark.parametrize("how", ["ids are used up", "a new stream begins before the last id"])
+async def test_a_revoked_key_is_refused_where_it_was_revoked_though_the_news_are_held_back(
+    redis: RedisServer, how: str
+) -> None:
+    gone = "cw-gone-0123456789abcdef"
+    async with cluster(redis) as (first, second):
+        keys = keys_of(first)
+        await keys.change(lambda known: added(known, gone, "gone", 0.0))
+        await refused(first, "cw-none-0123456789abcdef")
+        await refused(second, "cw-none-0123456789abcdef")
+        last, place = "18446744073709551615-18446744073709551615", f"{ROWS}news1"
+        with redis.client() as client:
+            client.xadd(place, {b"s": b"x"}, id=last)
+            async with asyncio.timeout(30):
+                while of(first).shared.news._last != last.encode():
+                    await asyncio.sleep(0.01)
+            if how != "ids are used up":
+                client.delete(place)
+        with suppress(GatewayError):  # where the news could not be told
+            await keys.change(lambda known: revoked(known, "gone"))
+        assert (await first.chat("sim: say on", headers={"authorization": f"Bearer {gone}"})).status == 401
 
 
 async def test_a_revoked_key_stays_so_whatever_number_a_row_has(redis: RedisServer) -> None:

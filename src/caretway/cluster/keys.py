@@ -72,12 +72,17 @@ class ClusterKeys:
         raise _unknown("read", "others change them all the time")
 
     async def _write(self, row: bytes, serial: int, keys: Keys) -> bool:
-        """False: it is another row by now."""
+        """False: it is another row by now. A gateway with this data directory need not hear the news, which whoever
+        writes to Redis can hold back: its copy has the change."""
         sealed = self._seal.close(self._place, dump(keys, serial))
         try:
             (done,) = await self._calls.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
             if done:
-                await self._calls.run([self._news.telling(CHANGED)])
+                try:
+                    await self._calls.run([self._news.telling(CHANGED)])
+                finally:
+                    if self._copy.stamp() is not None:
+                        await asyncio.to_thread(self._copy.keep, serial, keys)
         except RedisAway as away:
             raise _unknown("changed", str(away)) from None
         return bool(done)
