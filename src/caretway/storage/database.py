@@ -40,8 +40,9 @@ class DatabaseUnusable(sqlite3.Error):
 
 
 def is_broken(error: sqlite3.Error) -> bool:
+    """Also a file of the right version that has lost a table: no migration makes it again."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF in _NO_DATABASE
+    return code is not None and (code & 0xFF in _NO_DATABASE or str(error).startswith("no such table"))
 
 
 def open_database(path: Path, kind: DatabaseKind, patience_s: float = PATIENCE_S) -> sqlite3.Connection:

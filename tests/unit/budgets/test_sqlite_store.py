@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,27 @@ async def test_a_file_that_is_damaged_while_it_is_used_is_replaced(
     assert not (await again.reserve(claim(2))).allowed
     await again.aclose()
     assert caplog.text.count("is broken") == 1
+
+
+@pytest.mark.parametrize("lost", [("spent",), ("spent", "marks", "cycle")])
+async def test_a_file_that_lost_a_table_is_replaced_and_budgets_hold_after_restarts(
+    lost: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / FILE
+    store = SqliteSpent(path)
+    await store.reserve(claim(1))
+    await store.aclose()
+    with closing(sqlite3.connect(path)) as db:
+        for table in lost:
+            db.execute(f"DROP TABLE {table}")
+        db.commit()
+    outcomes = []
+    for _ in range(3):
+        store = SqliteSpent(path)
+        outcomes.append((await store.reserve(claim(1))).allowed)
+        await store.aclose()
+    assert outcomes == [True, False, False]
+    assert path.with_name(FILE + ".broken").exists()
 
 
 async def test_when_the_disk_takes_nothing_the_count_goes_on_and_is_written_later(
