@@ -283,6 +283,17 @@ async def test_there_is_no_thinking_variant_of_a_thinking_model(backend: str, st
                     "openai/", ""
                 )
             assert (await client.http.get(f"/v1/models/{base}-thinking-thinking")).status_code == 404
+        for name, once in (
+            ("claude-sonnet-5-THINKING-thinking", "claude-sonnet-5-THINKING"),
+            ("claude-sonnet-5-thinking_thinking", "claude-sonnet-5-thinking"),
+            ("claude-sonnet-5-thinking-thinking-high", "claude-sonnet-5-thinking-high"),
+            ("claude-sonnet-5-thinking-thinking:high", "claude-sonnet-5-thinking:high"),
+            ("claude-sonnet-5-thinking-high-thinking", "claude-sonnet-5-thinking-high"),
+            ("claude-sonnet-5-thinking-thinking-thinking", "claude-sonnet-5-thinking"),
+        ):
+            refused = await client.chat("sim: say x", model=name)
+            assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found"), name
+            assert refused.error is not None and refused.error["message"].endswith(f"Use `{once}`."), name
         assert not client.simulator.asked
         assert not [name for name in await rows(client) if name.count("thinking") > 1]
 

@@ -8,6 +8,7 @@ What a name means is decided in `resolve`, which variant is taken in `variants`;
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ MAX_NAME_CHARS: Final = 1024
 AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
 """Every account has it; it can be asked for when the list itself cannot."""
 _NOTHING: Final = ModelTable({})
+_THINKING_WORD: Final = re.compile(r"[^a-z0-9]thinking(?![a-z0-9])", re.IGNORECASE)
 
 
 class Fitted(NamedTuple):
@@ -183,8 +185,8 @@ class ModelCatalogue:
 
     def _refusal(self, name: str, meant: Meaning) -> GatewayError | None:
         base = split_suffix(name)[0]
-        if base.endswith(THINKING * 2) and base not in self._table.models and base not in self._aliases:
-            return _thinking_twice(base)
+        if base not in self._table.models and base not in self._aliases and (once := _thinking_once(base)) != base:
+            return _thinking_twice(base, once)
         if self._only and name not in self._aliases and not self._is_allowed(name, meant):
             return self._unknown(name, self._extra)
         if self._strict and self._table.models and (meant.model is None or not meant.exact):
@@ -229,12 +231,17 @@ def _why(meant: Meaning, unmet: Sequence[str]) -> str:
     return f"{meant.why}; the nearest variant, without the {', '.join(unmet)} asked for" if unmet else meant.why
 
 
-def _thinking_twice(base: str) -> GatewayError:
-    model = base.removesuffix(THINKING)
+def _thinking_once(base: str) -> str:
+    """The name without its second `-thinking`, however that is written and wherever it stands."""
+    first = _THINKING_WORD.search(base)
+    return base if first is None else base[: first.end()] + _THINKING_WORD.sub("", base[first.end() :])
+
+
+def _thinking_twice(base: str, once: str) -> GatewayError:
     return GatewayError(
         ErrorKind.MODEL_UNKNOWN,
         f"There is no model `{base[:200]}`: a thinking model has no thinking variant.",
-        hint=f"Use `{model[:200]}`.",
+        hint=f"Use `{once[:200]}`.",
         param="model",
     )
 
