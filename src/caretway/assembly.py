@@ -61,7 +61,6 @@ from .text_protocol.think_tags import think_tags
 from .text_protocol.thinking import thinking
 from .text_protocol.tool_strict import demand_tools
 from .upstream import (
-    AT_AN_ADDRESS,
     account_source,
     build_backend,
     dialler,
@@ -70,6 +69,7 @@ from .upstream import (
     open_mcp_bridge,
     open_trace,
     passes,
+    stand_ins,
     transport_limits,
     without_credentials,
 )
@@ -256,7 +256,7 @@ def _open_ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
         settings.data_dir / LEDGER_FILE,
         max_age_s=settings.ledger_max_age,
         max_bytes=settings.ledger_max_bytes,
-        stand_ins=AT_AN_ADDRESS if hosts(settings).stand_in else (),
+        stand_ins=stand_ins(settings),
     )
     stack.push_async_callback(asyncio.to_thread, ledger.close)
     return ledger

@@ -216,9 +216,14 @@ def _passthrough_backend(settings: Settings) -> str:
 
 
 def standing_of(settings: Settings, name: str) -> Standing:
-    if name in AT_AN_ADDRESS and hosts(settings).stand_in:
-        return "stand-in"
-    return BACKENDS[name]
+    known = hosts(settings)
+    elsewhere = known.answers_elsewhere if name == "agent" else known.stand_in  # only `agent` has a host for runs
+    return "stand-in" if name in AT_AN_ADDRESS and elsewhere else BACKENDS[name]
+
+
+def stand_ins(settings: Settings) -> tuple[str, ...]:
+    """Backends whose answers do not come from Cursor's own address."""
+    return tuple([name for name in AT_AN_ADDRESS if standing_of(settings, name) == "stand-in"])
 
 
 def build_backend(

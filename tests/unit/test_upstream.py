@@ -24,6 +24,8 @@ from caretway.upstream import (
     open_mcp_bridge,
     open_trace,
     sign_ins,
+    stand_ins,
+    standing_of,
     without_credentials,
 )
 
@@ -101,6 +103,15 @@ async def test_what_cannot_be_had_names_the_way_out(bare: Path, given: dict[str,
             build_backend(Settings(data_dir=bare, **given), stack)  # type: ignore[arg-type]  # by name
     assert refused.value.kind is ErrorKind.UNSUPPORTED
     assert way_out in refused.value.hint
+
+
+def test_what_another_host_answers_is_no_answer_of_cursor() -> None:
+    """Neither in what is shown nor in the ledger."""
+    everything, runs = Settings(agent_url="http://127.0.0.1:1"), Settings(run_url="http://127.0.0.1:1")
+    team = Settings(run_url="https://agentn.us.api5.cursor.sh")
+    assert stand_ins(everything) == ("sdk", "agent", "legacy-chat")
+    assert (standing_of(runs, "agent"), stand_ins(runs)) == ("stand-in", ("agent",))
+    assert (standing_of(team, "agent"), stand_ins(team)) == ("unofficial", ())
 
 
 def test_every_name_of_the_setting_is_a_backend() -> None:

@@ -4,9 +4,14 @@ Each has a setting. `agent_url` is the short form for a stand-in, which is all t
 wins over it.
 """
 
+from typing import Final
+from urllib.parse import urlsplit
+
 from msgspec import Struct
 
 from .settings import Settings
+
+CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 
 
 class Hosts(Struct, frozen=True):
@@ -21,6 +26,11 @@ class Hosts(Struct, frozen=True):
     run_fixed: bool
     """The settings name a host for runs alone: it is used whatever Cursor says."""
 
+    @property
+    def answers_elsewhere(self) -> bool:
+        """Runs are not answered by Cursor, or for an account that is not Cursor's."""
+        return self.stand_in or not _is_cursors(self.run)
+
 
 def hosts(settings: Settings) -> Hosts:
     short, own_api = settings.origin("agent_url") != "default", bool(settings.api_url)
@@ -28,3 +38,8 @@ def hosts(settings: Settings) -> Hosts:
     login = api if (short or own_api) and settings.origin("login_url") == "default" else settings.login_url
     run = settings.run_url or (settings.agent_url if short else api)
     return Hosts(login, api, run, stand_in=short or own_api, run_fixed=run != api)
+
+
+def _is_cursors(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "https" and f".{parts.hostname}".endswith(tuple(f".{name}" for name in CURSOR_DOMAINS))

@@ -29,3 +29,18 @@ CASES: list[tuple[str, dict[str, Any], Hosts]] = [
 @pytest.mark.parametrize(("given", "found"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_hosts(given: dict[str, Any], found: Hosts) -> None:
     assert hosts(Settings(**given)) == found
+
+
+def test_who_answers() -> None:
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({}, False),
+        ({"run_url": "https://agentn.us.api5.cursor.sh"}, False),
+        ({"run_url": "http://127.0.0.1:1"}, True),
+        ({"run_url": "http://api2.cursor.sh"}, True),
+        ({"run_url": "https://cursor.sh.example"}, True),
+        ({"run_url": "https://notcursor.sh"}, True),
+        ({"api_url": A, "run_url": CURSOR}, True),
+        ({"agent_url": S}, True),
+    ]
+    for given, elsewhere in cases:
+        assert hosts(Settings(**given)).answers_elsewhere is elsewhere, given
