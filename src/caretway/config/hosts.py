@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from .settings import Settings
 
+CURSOR_API: Final = "https://api2.cursor.sh"
 CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 
 
@@ -33,11 +34,12 @@ class Hosts(Struct, frozen=True):
 
 
 def hosts(settings: Settings) -> Hosts:
-    short, own_api = settings.origin("agent_url") != "default", bool(settings.api_url)
+    short = settings.origin("agent_url") != "default"
     api = settings.api_url or settings.agent_url
-    login = api if (short or own_api) and settings.origin("login_url") == "default" else settings.login_url
+    stand_in = api != CURSOR_API
+    login = api if stand_in and settings.origin("login_url") == "default" else settings.login_url
     run = settings.run_url or (settings.agent_url if short else api)
-    return Hosts(login, api, run, stand_in=short or own_api, run_fixed=run != api)
+    return Hosts(login, api, run, stand_in=stand_in, run_fixed=run != api)
 
 
 def _is_cursors(url: str) -> bool:

@@ -22,6 +22,12 @@ CASES: list[tuple[str, dict[str, Any], Hosts]] = [
         {"api_url": A, "run_url": R, "login_url": L},
         Hosts(L, A, R, stand_in=True, run_fixed=True),
     ),
+    (
+        "Cursor itself, in short",
+        {"agent_url": CURSOR, "origins": {"agent_url": "flag"}},
+        Hosts(SITE, CURSOR, CURSOR, stand_in=False, run_fixed=False),
+    ),
+    ("Cursor's API", {"api_url": f"{CURSOR}/"}, Hosts(SITE, CURSOR, CURSOR, stand_in=False, run_fixed=False)),
     ("the same twice", {"run_url": CURSOR}, Hosts(SITE, CURSOR, CURSOR, stand_in=False, run_fixed=False)),
 ]
 
