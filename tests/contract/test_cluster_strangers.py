@@ -295,7 +295,7 @@ async def test_a_revoked_key_is_refused_where_it_was_revoked_though_the_news_are
         with redis.client() as client:
             client.xadd(place, {b"s": b"x"}, id=last)
             async with asyncio.timeout(30):
-                while of(first).shared.news._last != last.encode():
+                while of(first).news._last != last.encode():
                     await asyncio.sleep(0.01)
             if how != "ids are used up":
                 client.delete(place)
