@@ -7,7 +7,7 @@ import asyncio
 import time
 from typing import Final, cast
 
-from caretway.cursor_transport.h2_frames import (
+from caretway.cursor.transport.h2_frames import (
     END_HEADERS,
     END_STREAM,
     PREFACE,
@@ -18,10 +18,10 @@ from caretway.cursor_transport.h2_frames import (
     settings,
     window_update,
 )
-from caretway.wire.envelope import pack
-from caretway.wire.errors import write_end
-from caretway.wire.messages import pb
-from caretway.wire.paths import RUN
+from caretway.cursor.wire.envelope import pack
+from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.messages import pb
+from caretway.cursor.wire.paths import RUN
 
 from .load import PATIENCE_S, WrongAnswer
 from .script import FIRST_PIECE, Order

@@ -30,23 +30,27 @@ AREAS: dict[str, tuple[list[str], list[str], list[str]]] = {  # name: (source, f
     "plan": (["sessions/plan.py"], ["tests/unit/sessions"], ["tests/contract/test_histories.py"]),
     "recovery": (
         ["core/recovery.py", "sessions/second_try.py"],
-        ["tests/unit/core/test_recovery.py", "tests/unit/sessions", "tests/unit/backends/agent_api"],
+        ["tests/unit/core/test_recovery.py", "tests/unit/sessions", "tests/unit/backends/agent"],
         ["tests/contract/test_live.py"],
     ),
     "calls": (
-        ["backends/agent_api/calls.py", "backends/agent_api/wire_calls.py", "sessions/late_tools.py"],
-        ["tests/unit/backends/agent_api", "tests/unit/sessions"],
+        ["backends/agent/calls.py", "backends/agent/wire_calls.py", "sessions/late_tools.py"],
+        ["tests/unit/backends/agent", "tests/unit/sessions"],
         ["tests/contract/test_tools.py"],
     ),
     "dialects": (["dialects"], ["tests/unit/dialects"], ["tests/contract/test_dialects.py"]),
     "access": (
-        ["web/access.py", "web/access_layer.py"],
-        ["tests/unit/web", "tests/unit/keys"],
+        ["server/access.py", "api/access_layer.py"],
+        ["tests/unit/api", "tests/unit/usage/keys"],
         ["tests/contract/test_security.py", "tests/contract/test_keys.py"],
     ),
-    "budgets": (["budgets"], ["tests/unit/budgets"], ["tests/contract/test_budgets.py"]),
-    "text protocol": (["text_protocol"], ["tests/unit/text_protocol"], ["tests/contract/test_text_tools.py"]),
-    "loop guard": (["loop_guard"], ["tests/unit/loop_guard", "tests/unit/sessions"], ["tests/contract/test_live.py"]),
+    "budgets": (["budgets"], ["tests/unit/usage/budgets"], ["tests/contract/test_budgets.py"]),
+    "text protocol": (["text_protocol"], ["tests/unit/backends/text_protocol"], ["tests/contract/test_text_tools.py"]),
+    "loop guard": (
+        ["loop_guard"],
+        ["tests/unit/sessions/loop_guard", "tests/unit/sessions"],
+        ["tests/contract/test_live.py"],
+    ),
 }
 SWAPS: dict[type, type] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,

@@ -15,11 +15,11 @@ import httpx
 import httpx2
 import pytest
 
-from caretway.web import socket_responses
-from caretway.web.access_layer import AccessLayer
-from caretway.web.exchange import Header, HttpRequest, ResponseWriter, TrafficObserver
-from caretway.web.socket import text_frame
-from caretway.web.socket_responses import MessageWriter, ResponsesSocket
+from caretway.api import socket_responses
+from caretway.api.access_layer import AccessLayer
+from caretway.api.socket_responses import MessageWriter, ResponsesSocket
+from caretway.server.exchange import Header, HttpRequest, ResponseWriter, TrafficObserver
+from caretway.server.socket import text_frame
 
 NOT_WATCHED: Final = {
     "contract/hostile": "measures how long the gateway is held and what memory it takes, in a process of its own; its "

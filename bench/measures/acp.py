@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from caretway.backends.cursor_cli.approvals import Approvals
-from caretway.backends.cursor_cli.mcp_messages import SERVER, McpUse, reply, result
+from caretway.backends.cli.approvals import Approvals
+from caretway.backends.cli.mcp_messages import SERVER, McpUse, reply, result
 
 from ..ledger import Ledger
 from ..load import PATIENCE_S, WrongAnswer
@@ -34,7 +34,7 @@ async def measure(house: House, sizes: Sizes, ledger: Ledger) -> None:
     home = house.folder / "acp"
     home.mkdir()
     program = home / "cursor-agent"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m caretway.testing.cursor_agent "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m caretway_sim.cursor_agent "$@"\n')
     program.chmod(0o755)
     environment = {"HOME": str(home), "XDG_CACHE_HOME": str(home), "CURSOR_API_KEY": "bench"}
     port = free_port()

@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from caretway.backends.cursor_sdk.backend import find_sdk
-from caretway.backends.cursor_sdk.node import egress, node_command
-from caretway.builtin_tools.policy import MCP_TOOL_CALLS
+from caretway.backends.builtin_tools.policy import MCP_TOOL_CALLS
+from caretway.backends.sdk.backend import find_sdk
+from caretway.backends.sdk.node import egress, node_command
 
 from ..extras import why_missing
 from ..ledger import Ledger

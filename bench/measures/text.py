@@ -5,10 +5,10 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from caretway.backends.text_protocol.limits import DEFAULT_TEXT_LIMITS
+from caretway.backends.text_protocol.parser import Parser
+from caretway.backends.text_protocol.reader import TextReader
 from caretway.core.events import Event, TextDelta, TurnEnded
-from caretway.text_protocol.limits import DEFAULT_TEXT_LIMITS
-from caretway.text_protocol.parser import Parser
-from caretway.text_protocol.reader import TextReader
 
 from ..ledger import Ledger, slope
 from ..sizes import Sizes

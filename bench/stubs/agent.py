@@ -11,8 +11,8 @@ from typing import Final, cast
 
 from hpack import Decoder
 
-from caretway.wire.envelope import EnvelopeReader
-from caretway.wire.paths import RUN, USABLE_MODELS
+from caretway.cursor.wire.envelope import EnvelopeReader
+from caretway.cursor.wire.paths import RUN, USABLE_MODELS
 
 from ..script import Order, read_order
 from . import agent_messages as messages

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final
 from unittest.mock import patch
 
-from caretway.simulator import server
-from caretway.simulator.exchange import Deaf, Inlet, Request, SimExchange, answer
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.service import Service
+from caretway_sim import server
+from caretway_sim.exchange import Deaf, Inlet, Request, SimExchange, answer
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.service import Service
 
 CALLS: Final = "/_sim/calls"
 

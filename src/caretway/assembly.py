@@ -18,11 +18,20 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from . import __version__
-from .budgets.budget import BudgetScope, UsageBudget, parse_budgets
-from .budgets.charges import Budgets, KeyBudgets, Tell, nobody_listens, run_limit
-from .budgets.spent_file import FILE as SPENT_FILE
-from .budgets.spent_store import SpentStore
-from .budgets.sqlite_store import SqliteSpent
+from .accounts.models.catalogue import ModelCatalogue
+from .api.access_layer import AccessLayer
+from .api.account import AccountWatch
+from .api.answer import Pace
+from .api.application import Application
+from .api.health import Health
+from .api.images import ImageFetcher
+from .api.page_door import PageDoor
+from .api.respond import Content, Responder
+from .api.route_table import PREFIX
+from .api.tenant import Tenant, TenantResolver
+from .backends.text_protocol.think_tags import think_tags
+from .backends.text_protocol.thinking import thinking
+from .backends.text_protocol.tool_strict import demand_tools
 from .config import ConfigError, Settings, hosts, process_environment
 from .config.secrets import gateway_keys, secrets_in
 from .config.telemetry import process_telemetry
@@ -30,36 +39,36 @@ from .core.errors import ErrorKind, GatewayError
 from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend, StageFactory
-from .cursor_transport.auto_transport import open_transport
+from .cursor.transport.auto_transport import open_transport
+from .dashboard.api import routes as page_routes
+from .dashboard.content import KeptContent
+from .dashboard.notes import PageNotes
+from .dashboard.now import GatewayFacts
+from .dashboard.parts import PageApi
 from .dialects.openai_responses.store import ResponseArchive
 from .dialects.registry import dialects
 from .installation import install_command
-from .keys.key_file import CLUSTER_COPY, KeyBook, KeyFile
-from .ledger.ledger import Ledger
-from .ledger.ledger_file import FILE_NAME as LEDGER_FILE
-from .ledger.prices import PriceList, read_prices
-from .loop_guard.history import loop_guard
-from .models.catalogue import ModelCatalogue
 from .observe.log import LogObserver
 from .observe.metrics import Metrics, Observers
 from .observe.redact import Redactor
-from .page.api import routes as page_routes
-from .page.content import KeptContent
-from .page.notes import PageNotes
-from .page.now import GatewayFacts
-from .page.parts import PageApi
+from .server.access import Access, access_for, is_key
+from .server.admission import Admission, CallerLimits
+from .server.body import Bodies, BodyLimits
+from .server.descriptors import connections_that_fit
+from .server.limits import ConnectionLimits
+from .server.server import BACKLOG, Server
+from .server.shape import ShapeLimits
+from .server.tls import TlsContext, tls_context
 from .sessions.conversation_store import StoredConversations
+from .sessions.loop_guard.history import loop_guard
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.response_file import ResponseFile, ResponseShelf
+from .sessions.stages.output_format import output_format, with_instructions
+from .sessions.stages.stop_sequences import stop_sequences
+from .sessions.stages.token_cut import honour_max_tokens, token_cut
 from .sessions.store import SqliteStore
 from .sessions.tickets import REPLICA
 from .sessions.write_behind import WriteBehind
-from .stages.output_format import output_format, with_instructions
-from .stages.stop_sequences import stop_sequences
-from .stages.token_cut import honour_max_tokens, token_cut
-from .text_protocol.think_tags import think_tags
-from .text_protocol.thinking import thinking
-from .text_protocol.tool_strict import demand_tools
 from .upstream import (
     account_source,
     build_backend,
@@ -73,30 +82,22 @@ from .upstream import (
     transport_limits,
     without_credentials,
 )
-from .web.access import Access, access_for, is_key
-from .web.access_layer import AccessLayer
-from .web.account import AccountWatch
-from .web.admission import Admission, CallerLimits
-from .web.answer import Pace
-from .web.application import Application
-from .web.body import Bodies, BodyLimits
-from .web.descriptors import connections_that_fit
-from .web.health import Health
-from .web.images import ImageFetcher
-from .web.limits import ConnectionLimits
-from .web.page_door import PageDoor
-from .web.respond import Content, Responder
-from .web.route_table import PREFIX
-from .web.server import BACKLOG, Server
-from .web.shape import ShapeLimits
-from .web.tenant import Tenant, TenantResolver
-from .web.tls import TlsContext, tls_context
+from .usage.budgets.budget import BudgetScope, UsageBudget, parse_budgets
+from .usage.budgets.charges import Budgets, KeyBudgets, Tell, nobody_listens, run_limit
+from .usage.budgets.spent_file import FILE as SPENT_FILE
+from .usage.budgets.spent_store import SpentStore
+from .usage.budgets.sqlite_store import SqliteSpent
+from .usage.keys.key_file import CLUSTER_COPY, KeyBook, KeyFile
+from .usage.ledger.ledger import Ledger
+from .usage.ledger.ledger_file import FILE_NAME as LEDGER_FILE
+from .usage.ledger.prices import PriceList, read_prices
 
 if TYPE_CHECKING:
+    from caretway_sim import Simulator
+
     from .cluster.membership import Cluster
-    from .hooks import HookWatch, Send, Teller, WebHook
-    from .mcp_bridge.bridge import McpBridge
-    from .simulator import Simulator
+    from .mcp.bridge import McpBridge
+    from .usage.hooks import HookWatch, Send, Teller, WebHook
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ async def open_services(
     stack.push_async_callback(budgets.aclose)
     hook_watch = None
     if teller is not None:
-        from .hooks import HookWatch
+        from .usage.hooks import HookWatch
 
         hook_watch = HookWatch(teller.tell)
         stack.callback(hook_watch.close)
@@ -306,7 +307,7 @@ def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
     """Who is told when something needs the owner; None: nobody, and nothing of it is imported."""
     if settings.hook is None:
         return None
-    from .hooks import CommandHook, Teller, read_hook, run_command
+    from .usage.hooks import CommandHook, Teller, read_hook, run_command
 
     try:
         hook = read_hook(settings.hook)
@@ -321,7 +322,7 @@ def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
 
 
 def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Send":
-    from .hooks import HookFailed
+    from .usage.hooks import HookFailed
 
     transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
     stack.push_async_callback(transport.aclose)
@@ -430,7 +431,7 @@ def open_tenant(
             services.hook_watch.ask(account)
     guard = loop_guard(settings.tool_loop_max_repeat, settings.no_progress)
     if services.mcp is not None:
-        from .mcp_bridge.backend import BridgedBackend, Terms
+        from .mcp.backend import BridgedBackend, Terms
 
         terms = Terms(settings.mcp_offer, settings.mcp_activity)
         backend = BridgedBackend(backend, services.mcp, guard, terms)
@@ -508,7 +509,7 @@ def tenant_per_key(
     first: OpenTenant, services: SharedServices, access: Access, stack: AsyncExitStack
 ) -> TenantResolver:
     """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
-    from .web.passthrough import TenantPerKey
+    from .api.passthrough import TenantPerKey
 
     settings = services.settings
     bare = without_credentials(settings)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .api.tenant import SingleTenant, TenantResolver
 from .assembly import (
     OpenTenant,
     access_rules,
@@ -29,16 +30,16 @@ from .config import Settings, hosts
 from .config.data_dir import close_data_dir
 from .core.errors import GatewayError
 from .core.turn import Backend
-from .keys.key_file import KeyBook
-from .page.now import GatewayFacts
-from .tasks import LoopThread, spawn
+from .dashboard.now import GatewayFacts
+from .processes.tasks import LoopThread, spawn
+from .server.access import Access
 from .upstream import new_simulator, passes, sign_ins, without_credentials
-from .web.access import Access
-from .web.tenant import SingleTenant, TenantResolver
+from .usage.keys.key_file import KeyBook
 
 if TYPE_CHECKING:
+    from caretway_sim import Simulator
+
     from .cluster.membership import Cluster
-    from .simulator import Simulator
 
 log = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Gateway:
 
     async def _forget(self, conversation: str) -> None:
         """Another gateway of the cluster has forgotten it."""
-        from .page.tabs import CANCELLED
+        from .dashboard.tabs import CANCELLED
 
         self.tenants.default.sessions.forget(conversation, CANCELLED)
         self._services.content.forget(conversation)

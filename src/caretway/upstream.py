@@ -17,41 +17,42 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from . import __version__
-from .auth.account import Account
-from .auth.renewal import Call
-from .auth.store import SignIns, SignInShelf, StoredKey, open_sign_ins
-from .auth.token_lifetime import issued_at, subject
-from .auth.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
-from .backends.agent_api.backend import AgentBackend, AgentSetup
-from .backends.agent_api.compose import RunContext
-from .backends.agent_api.model_lists import REST_PATH, BaseSource, rest_models
-from .backends.agent_api.turn_clock import ConversationLimits
-from .budgets.backend import CountedBackend
-from .builtin_tools.policy import LocalSetup, tool_policy
+from .accounts.account import Account
+from .accounts.renewal import Call
+from .accounts.store import SignIns, SignInShelf, StoredKey, open_sign_ins
+from .accounts.token_lifetime import issued_at, subject
+from .accounts.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
+from .backends.agent.backend import AgentBackend, AgentSetup
+from .backends.agent.compose import RunContext
+from .backends.agent.model_lists import REST_PATH, BaseSource, rest_models
+from .backends.agent.turn_clock import ConversationLimits
+from .backends.builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, hosts, process_environment, process_home
 from .config.data_dir import close_data_dir
 from .config.secrets import secrets_in
 from .core.account_usage import AccountUsage, UsageEvents
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend, NativeTools, Standing
-from .cursor_transport.auto_transport import AutoTransport, open_transport
-from .cursor_transport.dial import Dialler, socket_dial
-from .cursor_transport.identity import Identity, TokenSource
-from .cursor_transport.limits import TransportLimits
-from .cursor_transport.ports import Transport, UnaryResponse
-from .cursor_transport.proxies import ProxyRules, child_environment
-from .cursor_transport.run_hosts import RunHosts
+from .cursor.transport.auto_transport import AutoTransport, open_transport
+from .cursor.transport.dial import Dialler, socket_dial
+from .cursor.transport.identity import Identity, TokenSource
+from .cursor.transport.limits import TransportLimits
+from .cursor.transport.ports import Transport, UnaryResponse
+from .cursor.transport.proxies import ProxyRules, child_environment
+from .cursor.transport.run_hosts import RunHosts
 from .installation import install_command
-from .loop_guard.live import GuardSettings
 from .observe.redact import Redactor
-from .tasks import spawn
-from .web.access import SEND_KEY
+from .processes.tasks import spawn
+from .server.access import SEND_KEY
+from .sessions.loop_guard.live import GuardSettings
+from .usage.budgets.backend import CountedBackend
 
 if TYPE_CHECKING:
-    from .mcp_bridge.bridge import McpBridge
+    from caretway_sim import Simulator
+
+    from .mcp.bridge import McpBridge
     from .observe.trace import Trace
     from .processes.child import Child, Command
-    from .simulator import Simulator
 
 REST_URL: Final = "https://api.cursor.com"
 NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
@@ -198,7 +199,7 @@ def choose_backend(settings: Settings) -> str:
         return "agent"
     if sign_ins(settings).find(hosts(settings).api) is not None:
         return "agent"
-    from .backends.cursor_cli.program import find_program
+    from .backends.cli.program import find_program
 
     if settings.agent_bin or find_program("", process_environment()) is not None:
         return "cli"
@@ -261,7 +262,7 @@ def build_backend(
     if counted:
         backend = CountedBackend(backend)
     if backend.abilities.client_tools in ("text", "either"):
-        from .text_protocol.backend import TextToolBackend
+        from .backends.text_protocol.backend import TextToolBackend
 
         return TextToolBackend(backend, native=native, style=settings.prompt_style, base_models=settings.models)
     return backend
@@ -391,14 +392,14 @@ def _traced(transport: Transport, settings: Settings, stack: AsyncExitStack) -> 
     trace = open_trace(settings, "cursor", stack)
     if trace is None:
         return transport
-    from .cursor_transport.tracing import TracingTransport
+    from .cursor.transport.tracing import TracingTransport
 
     return TracingTransport(transport, trace)
 
 
 def new_simulator() -> "Simulator":
-    from .simulator import Simulator
-    from .simulator.manners import LIVE_AT_ONCE
+    from caretway_sim import Simulator
+    from caretway_sim.manners import LIVE_AT_ONCE
 
     return Simulator(manners=LIVE_AT_ONCE)
 
@@ -421,9 +422,9 @@ def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator 
 def _sdk(settings: Settings, beside: Backend | None) -> Backend:
     if (missing := sdk_missing()) is not None:
         raise missing
-    from .backends.cursor_sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
-    from .backends.cursor_sdk.bridge import BridgeSetup
-    from .backends.cursor_sdk.node import egress, node_command
+    from .backends.sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
+    from .backends.sdk.bridge import BridgeSetup
+    from .backends.sdk.node import egress, node_command
 
     places = hosts(settings)
     agent = _setup(settings, CursorSdkBackend.name)
@@ -485,9 +486,9 @@ def sdk_missing() -> GatewayError | None:
 
 
 def _cli(settings: Settings) -> Backend:
-    from .backends.cursor_cli.backend import CliSetup, CursorCliBackend
-    from .backends.cursor_cli.limits import CliLimits
-    from .backends.cursor_cli.program import named_program
+    from .backends.cli.backend import CliSetup, CursorCliBackend
+    from .backends.cli.limits import CliLimits
+    from .backends.cli.program import named_program
 
     return CursorCliBackend(
         CliSetup(
@@ -550,9 +551,9 @@ def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
     """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
     if not (settings.mcp or settings.mcp_config or settings.mcp_import):
         return None
-    from .mcp_bridge.definitions import BridgeLimits
-    from .mcp_bridge.sources import SourceContext
-    from .mcp_bridge.sources import find as find_mcp_servers
+    from .mcp.definitions import BridgeLimits
+    from .mcp.sources import SourceContext
+    from .mcp.sources import find as find_mcp_servers
 
     found = find_mcp_servers(
         settings.mcp or {},
@@ -564,8 +565,8 @@ def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
         found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))
     if not found.definitions and not found.misfits:
         return None
-    from .mcp_bridge.bridge import McpBridge
-    from .mcp_bridge.connection import connector
+    from .mcp.bridge import McpBridge
+    from .mcp.connection import connector
 
     limits = BridgeLimits(
         connect_timeout=settings.mcp_connect_timeout,

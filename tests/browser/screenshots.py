@@ -19,7 +19,7 @@ from playwright.async_api import Page, async_playwright
 
 from browser.chromium import AXE, CHROMIUM, sandbox
 from browser.judging import outside, violations
-from caretway.simulator.manners import LIVE_AT_ONCE
+from caretway_sim.manners import LIVE_AT_ONCE
 from contract.gateways import simulated
 from contract.test_ledger_day import KEYS, Day, Talk, command, play, served
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import pytest
 
-from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
-from caretway.backends.cursor_cli.acp_translate import AcpTranslator
-from caretway.backends.cursor_cli.process import AgentNursery
-from caretway.backends.cursor_cli.prompt import Prompt
+from caretway.backends.cli.acp_agent import AcpAgent, AcpSetup
+from caretway.backends.cli.acp_translate import AcpTranslator
+from caretway.backends.cli.process import AgentNursery
+from caretway.backends.cli.prompt import Prompt
 from caretway.core.events import Event, TextDelta, TurnEnded
 from caretway.processes.child import Command
 from contract.gateways import gateway

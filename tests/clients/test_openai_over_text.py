@@ -10,7 +10,7 @@ from openai import AsyncOpenAI
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
+from caretway_sim import Simulator
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
 TOOLS: Any = [

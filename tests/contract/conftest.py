@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from caretway.simulator.manners import CLASSIC, LIVE_AT_ONCE, Manners
+from caretway_sim.manners import CLASSIC, LIVE_AT_ONCE, Manners
 from contract.gateways import Client, gateway
 
 

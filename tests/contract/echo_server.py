@@ -13,12 +13,12 @@ from typing import Any
 from websockets.frames import Frame, Opcode
 
 from caretway.core.errors import GatewayError
-from caretway.web.body import Bodies, BodyLimits
-from caretway.web.exchange import HttpRequest, ResponseWriter
-from caretway.web.handshake import switching
-from caretway.web.limits import ConnectionLimits
-from caretway.web.server import Server
-from caretway.web.socket import Socket
+from caretway.server.body import Bodies, BodyLimits
+from caretway.server.exchange import HttpRequest, ResponseWriter
+from caretway.server.handshake import switching
+from caretway.server.limits import ConnectionLimits
+from caretway.server.server import Server
+from caretway.server.socket import Socket
 
 
 class EchoSocket(Socket):

@@ -12,8 +12,8 @@ import msgspec
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE, Manners
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE, Manners
 
 CHAT = "/v1/chat/completions"
 

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any, Self
 
 from caretway.cli.process import GC_THRESHOLDS
-from caretway.tasks import aside
+from caretway.processes.tasks import aside
 
 
 @dataclass(slots=True)

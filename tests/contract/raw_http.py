@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from caretway.tasks import spawn
+from caretway.processes.tasks import spawn
 from contract.gateways import CHAT, Client, streamed
 
 _STATUS_LINE = re.compile(rb"HTTP/1\.1 [1-5]\d\d ")

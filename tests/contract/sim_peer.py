@@ -17,11 +17,11 @@ import h2.events
 import h11
 from google.protobuf import json_format
 
-from caretway.wire import paths
-from caretway.wire.bidi import AppendWriter
-from caretway.wire.envelope import End, EnvelopeReader, pack
-from caretway.wire.errors import ConnectError, read_end
-from caretway.wire.messages import ai, pb
+from caretway.cursor.wire import paths
+from caretway.cursor.wire.bidi import AppendWriter
+from caretway.cursor.wire.envelope import End, EnvelopeReader, pack
+from caretway.cursor.wire.errors import ConnectError, read_end
+from caretway.cursor.wire.messages import ai, pb
 
 TOKEN = {"authorization": "Bearer key_test"}
 STREAM = {**TOKEN, "content-type": paths.STREAM_TYPE, "connect-protocol-version": "1"}

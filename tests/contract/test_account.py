@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.accounts import Accounts
-from caretway.simulator.manners import LIVE
-from caretway.simulator.shared import Shared
+from caretway_sim.accounts import Accounts
+from caretway_sim.manners import LIVE
+from caretway_sim.shared import Shared
 from contract.gateways import gateway, gateway_to, simulated
 
 ACCOUNT = "/caretway/v1/account"

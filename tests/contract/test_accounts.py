@@ -16,17 +16,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from caretway.auth.account import Account
-from caretway.auth.login import invite, sign_in
-from caretway.auth.renewal import Call
-from caretway.auth.store import SignInShelf
-from caretway.auth.tokens import RenewedToken, exchanged_key
+from caretway.accounts.account import Account
+from caretway.accounts.login import invite, sign_in
+from caretway.accounts.renewal import Call
+from caretway.accounts.store import SignInShelf
+from caretway.accounts.tokens import RenewedToken, exchanged_key
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
-from caretway.simulator.manners import CLASSIC, Manners
 from caretway.upstream import choose_backend, open_call, sign_ins
+from caretway_sim import Simulator
+from caretway_sim.manners import CLASSIC, Manners
 from contract.gateways import CHAT
 from contract.test_commands import ADDRESS, caretway, read_until
 
@@ -255,8 +255,8 @@ PROCESS = """
 import asyncio, sys, time
 from pathlib import Path
 from caretway.upstream import open_call, sign_ins
-from caretway.auth.store import SignInShelf
-from caretway.auth.tokens import RenewedToken
+from caretway.accounts.store import SignInShelf
+from caretway.accounts.tokens import RenewedToken
 from caretway.config import Settings
 
 async def main():

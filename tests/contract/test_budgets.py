@@ -19,10 +19,10 @@ import pytest
 
 from caretway.config import ConfigError, Settings
 from caretway.gateway import Gateway
-from caretway.keys.key_file import KeyFile
-from caretway.keys.named_key import added
-from caretway.simulator.manners import LIVE
-from caretway.tasks import spawn
+from caretway.processes.tasks import spawn
+from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.keys.named_key import added
+from caretway_sim.manners import LIVE
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
 
 HELLO = "sim: say hello"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.simulator.manners import Manners
+from caretway_sim.manners import Manners
 from contract.gateways import Client, gateway, result, tool
 
 pytestmark = pytest.mark.both_profiles

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.manners import Manners
+from caretway_sim.manners import Manners
 from contract.gateways import CHAT, Client, gateway, tool
 
 PIXEL = bytes.fromhex(

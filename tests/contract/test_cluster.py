@@ -18,7 +18,7 @@ import pytest
 from caretway.cluster.membership import Cluster
 from caretway.cluster.signature import challenge, met, signed, signing_key
 from caretway.core.passing import Asker
-from caretway.simulator import Simulator
+from caretway_sim import Simulator
 from contract.gateways import CHAT, Client, gateway_to, result, simulated, tool
 from patience import be_patient
 from redis_server import RedisServer, redis_server

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from caretway.budgets.budget import Spent
-from caretway.budgets.charges import EVERYBODY
 from caretway.cluster.hop import GONE
 from caretway.cluster.hop_connection import HopConnection
 from caretway.cluster.keys import ClusterKeys
 from caretway.core.errors import GatewayError
-from caretway.keys.key_file import CLUSTER_COPY, KeyFile
-from caretway.keys.named_key import added, dump, revoked
+from caretway.usage.budgets.budget import Spent
+from caretway.usage.budgets.charges import EVERYBODY
+from caretway.usage.keys.key_file import CLUSTER_COPY, KeyFile
+from caretway.usage.keys.named_key import added, dump, revoked
 from contract.gateways import CHAT, Client, result
 from contract.test_cluster import SHELL, asked, beat, cluster, counts, of, runs
 from patience import be_patient

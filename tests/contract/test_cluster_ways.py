@@ -20,7 +20,7 @@ import msgspec
 import pytest
 import trustme
 
-from caretway.auth.login import invite, sign_in
+from caretway.accounts.login import invite, sign_in
 from caretway.cluster import directory
 from caretway.cluster.seal import SCHEMA, Seal
 from caretway.core.errors import GatewayError

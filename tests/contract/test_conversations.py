@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.accounts import Accounts
-from caretway.simulator.manners import Manners
-from caretway.simulator.shared import Shared
-from caretway.simulator.tokens import PREAMBLE_TOKENS
+from caretway_sim.accounts import Accounts
+from caretway_sim.manners import Manners
+from caretway_sim.shared import Shared
+from caretway_sim.tokens import PREAMBLE_TOKENS
 from contract.gateways import Answer, Client, gateway, gateway_to, result, simulated, tool
 
 TOOLS = [tool("lookup", "key")]

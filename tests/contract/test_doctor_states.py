@@ -19,7 +19,7 @@ import pytest
 from caretway import __version__
 from caretway.cli.doctor import check_port
 from caretway.cli.running import FOLDER
-from caretway.page.local_checks import check_space
+from caretway.dashboard.local_checks import check_space
 
 from .test_commands import ADDRESS, caretway, read_until
 
@@ -113,7 +113,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     """What the words in capitals stand for."""
     root = tmp_path_factory.mktemp("states")
     stand_in = root / "cursor-agent"
-    stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m caretway.testing.cursor_agent "$@"\n')
+    stand_in.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m caretway_sim.cursor_agent "$@"\n')
     stand_in.chmod(0o755)
     signed_out = root / "signed-out"
     signed_out.mkdir()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from caretway.keys.key_file import KeyFile
-from caretway.keys.named_key import added
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE
+from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.keys.named_key import added
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE
 from contract.gateways import Client, gateway_to, result, tool
 
 CHAIN = ("composer-2.5", "gpt-5.4", "auto")

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from caretway.ledger.prices import PUBLISHED
-from caretway.simulator.accounts import Accounts
-from caretway.simulator.models import writes_cache
-from caretway.simulator.shared import Shared
+from caretway.usage.ledger.prices import PUBLISHED
+from caretway_sim.accounts import Accounts
+from caretway_sim.models import writes_cache
+from caretway_sim.shared import Shared
 from contract.gateways import CHAT, Client, gateway, result, tool
 from contract.test_accounts import run_command
 

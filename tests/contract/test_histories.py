@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from caretway.simulator.manners import Manners
+from caretway_sim.manners import Manners
 from contract.gateways import Client, gateway, result, tool
 from contract.speakers import Messages, ask
 

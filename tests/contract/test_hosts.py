@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from caretway.auth.account import Account
-from caretway.simulator.manners import CLASSIC, LIVE, Manners
+from caretway.accounts.account import Account
 from caretway.upstream import sign_ins
+from caretway_sim.manners import CLASSIC, LIVE, Manners
 from contract.gateways import Answer, gateway, gateway_to, result, simulated, tool
 
 PINNED = [replace(LIVE, pinned_team="ends"), replace(LIVE, pinned_team="words")]

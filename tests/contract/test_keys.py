@@ -10,8 +10,8 @@ import httpx
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.keys.key_file import KeyFile
-from caretway.keys.named_key import added
+from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.keys.named_key import added
 from contract.gateways import gateway
 
 HELLO = "sim: say hello"

@@ -22,9 +22,9 @@ from typing import Any
 import httpx
 import pytest
 
-from caretway.simulator.accounts import Accounts
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.shared import Shared
+from caretway_sim.accounts import Accounts
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.shared import Shared
 from contract.gateways import simulated
 from contract.speakers import Chat, Heard, Messages, Responses, Speaker
 

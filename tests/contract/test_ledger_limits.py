@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from caretway.ledger.ledger_file import LEDGER
-from caretway.simulator.manners import CLASSIC
 from caretway.storage.database import open_database, transaction
+from caretway.usage.ledger.ledger_file import LEDGER
+from caretway_sim.manners import CLASSIC
 from contract.gateways import gateway, simulated
 from contract.test_request_cost import Counter
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.conversation import Conversation
-from caretway.backends.agent_api.turn import AgentTurn
+from caretway.api.answer import StreamedAnswer, WholeAnswer
+from caretway.backends.agent.conversation import Conversation
+from caretway.backends.agent.turn import AgentTurn
 from caretway.core.fold import Fold, Reply
-from caretway.cursor_transport.h2_transport import H2Run
-from caretway.cursor_transport.http1_transport import Http1Run
+from caretway.cursor.transport.h2_transport import H2Run
+from caretway.cursor.transport.http1_transport import Http1Run
 from caretway.dialects.anthropic_messages.encode import MessagesEncoder
 from caretway.dialects.openai_chat.encode import ChatEncoder
 from caretway.dialects.openai_responses.encode import ResponsesEncoder
+from caretway.server.exchange import ResponseWriter
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import Response
-from caretway.web.answer import StreamedAnswer, WholeAnswer
-from caretway.web.exchange import ResponseWriter
 from contract.gateways import Client, gateway
 from contract.speakers import SPEAKERS, Speaker, ask
 

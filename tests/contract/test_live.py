@@ -9,14 +9,14 @@ from typing import Any
 import httpx
 import pytest
 
-from caretway.builtin_tools.queries import NO_WEB
-from caretway.simulator import Simulator
-from caretway.simulator.catalogue import BASES
-from caretway.simulator.manners import LIVE, Manners
-from caretway.simulator.script_words import EXEC_KINDS
-from caretway.wire import paths
-from caretway.wire.blobs import blob_id, write_message
-from caretway.wire.messages import ai, pb
+from caretway.backends.builtin_tools.queries import NO_WEB
+from caretway.cursor.wire import paths
+from caretway.cursor.wire.blobs import blob_id, write_message
+from caretway.cursor.wire.messages import ai, pb
+from caretway_sim import Simulator
+from caretway_sim.catalogue import BASES
+from caretway_sim.manners import LIVE, Manners
+from caretway_sim.script_words import EXEC_KINDS
 from contract.gateways import gateway, result, simulated, tool
 from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
 

@@ -1,6 +1,6 @@
 """Cursor's errors and limits, row by row, gateway against the profile `live` on real sockets.
 
-Each row has the name that it has in the table of errors (`cursor_transport/refusals.py`): what the client is told, and
+Each row has the name that it has in the table of errors (`cursor/transport/refusals.py`): what the client is told, and
 how many runs were opened for it.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.manners import LIVE
+from caretway_sim.manners import LIVE
 from contract.gateways import Answer, Client, gateway, result, tool
 
 MODEL = "gpt-5.4"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.manners import LIVE
+from caretway_sim.manners import LIVE
 from contract.gateways import Client, gateway, result, tool
 from contract.test_chat import PIXEL
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.manners import LIVE, Manners
-from caretway.wire import paths
+from caretway.cursor.wire import paths
+from caretway_sim.manners import LIVE, Manners
 from contract.gateways import Client, gateway, result, tool
 from contract.sim_peer import STREAM
 

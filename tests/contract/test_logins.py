@@ -19,16 +19,16 @@ from typing import Any
 import httpx
 import pytest
 
-from caretway.auth.account import Account
-from caretway.auth.login import invite, sign_in
-from caretway.auth.renewal import EXCHANGE, OAUTH, REFRESH, TOKEN
-from caretway.auth.store import SignInShelf
-from caretway.auth.tokens import RenewedToken
+from caretway.accounts.account import Account
+from caretway.accounts.login import invite, sign_in
+from caretway.accounts.renewal import EXCHANGE, OAUTH, REFRESH, TOKEN
+from caretway.accounts.store import SignInShelf
+from caretway.accounts.tokens import RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.gateway import Gateway
-from caretway.simulator.manners import CLASSIC, LIVE, Manners
-from caretway.tasks import spawn
+from caretway.processes.tasks import spawn
 from caretway.upstream import sign_ins
+from caretway_sim.manners import CLASSIC, LIVE, Manners
 from contract.gateways import CHAT
 from contract.test_accounts import ASK, Cursor, cursor_with, no_sleep, run_command
 from contract.test_commands import ADDRESS, caretway, read_until
@@ -261,7 +261,7 @@ async def test_a_login_while_others_renew_is_the_one_that_stays(tmp_path: Path) 
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from caretway.auth.store import open_sign_ins
+from caretway.accounts.store import open_sign_ins
 
 async def main():
     async with open_sign_ins(Path(sys.argv[1]), "file").locked():

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from caretway.cli.clients.documents import claude_variables
+from caretway.cli.clients.values import OfferedModel, Target
 from caretway.cli.models import models_for_clients
-from caretway.clients.documents import claude_variables
-from caretway.clients.values import OfferedModel, Target
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.simulator import Simulator
-from caretway.simulator.catalogue import BASES, BY_ID, slugs
-from caretway.simulator.manners import LIVE
+from caretway_sim import Simulator
+from caretway_sim.catalogue import BASES, BY_ID, slugs
+from caretway_sim.manners import LIVE
 from contract.gateways import CHAT, Client, gateway_to
 
 SLUGS = {slug: (base, variant) for slug, base, variant in slugs()}

@@ -13,12 +13,12 @@ import jsonschema
 import pytest
 
 from caretway import __version__
+from caretway.api.openapi import SCHEMAS, document
+from caretway.api.routes import route_table
+from caretway.dashboard.api import routes
 from caretway.dialects.anthropic_messages.errors import ERRORS as ANTHROPIC
 from caretway.dialects.openai_chat.errors import ERRORS as OPENAI
 from caretway.dialects.registry import dialects
-from caretway.page.api import routes
-from caretway.web.openapi import SCHEMAS, document
-from caretway.web.routes import route_table
 from contract.gateways import CHAT, gateway
 
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")

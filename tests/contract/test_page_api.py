@@ -14,12 +14,12 @@ from typing import Any
 import httpx
 import pytest
 
-from caretway.keys.key_file import KeyFile
-from caretway.keys.named_key import added, revoked
-from caretway.page import feed
-from caretway.page.feed import MAX_READERS
-from caretway.page.parts import STATIC
-from caretway.web.page_files import PageFiles
+from caretway.api.page_files import PageFiles
+from caretway.dashboard import feed
+from caretway.dashboard.feed import MAX_READERS
+from caretway.dashboard.parts import STATIC
+from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.keys.named_key import added, revoked
 from contract.gateways import CHAT, Client, gateway, streamed
 
 BASE = "/caretway/v1"
@@ -201,7 +201,7 @@ async def test_a_browser_gets_the_page_and_nothing_may_be_put_into_it(
     (tmp_path / "index.html").write_text("<!doctype html><title>page</title>")
     (tmp_path / "app.js").write_text("export {}")
     (tmp_path / "notes.txt").write_text("not of the page")
-    monkeypatch.setattr("caretway.page.parts.STATIC", tmp_path)
+    monkeypatch.setattr("caretway.dashboard.parts.STATIC", tmp_path)
     async with gateway(gateway_key=KEY) as client:
         html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
         page = await client.http.get("/", headers=html)

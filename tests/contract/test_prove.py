@@ -19,9 +19,9 @@ import pytest
 from caretway.prove.cases import CASES
 from caretway.prove.likeness import like, told_apart
 from caretway.prove.receipt import read_facts
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE, Manners
-from caretway.simulator.proxy import SimProxy
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE, Manners
+from caretway_sim.proxy import SimProxy
 from contract.cursor_cli.stand_in import StandIn
 from contract.gateways import simulated
 from contract.subjects import WAYS

@@ -12,7 +12,7 @@ from types import FrameType
 import pytest
 
 import caretway
-from caretway.simulator.manners import CLASSIC, LIVE_AT_ONCE, Manners
+from caretway_sim.manners import CLASSIC, LIVE_AT_ONCE, Manners
 from contract.gateways import Client, gateway
 
 MAX_CALLS = {"classic": 1340, "live": 1435}
@@ -21,7 +21,7 @@ and stores its pieces; on `live` there is a checkpoint more before the first wor
 ROUNDS = 4
 REQUESTS = 10
 OURS = str(Path(caretway.__file__).parent)
-THEIRS = str(Path(OURS) / "simulator")
+THEIRS = str(Path(OURS).parent / "caretway_sim")
 
 
 class Counter:

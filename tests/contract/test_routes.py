@@ -5,9 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
+from caretway.api.route_table import paths_of
+from caretway.api.routes import route_table
 from caretway.dialects.registry import dialects
-from caretway.web.route_table import paths_of
-from caretway.web.routes import route_table
 from contract.gateways import CHAT, Client, gateway
 from contract.raw_http import address, post, read_answer, say
 from contract.test_security import HELLO, KEY

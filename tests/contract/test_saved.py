@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from caretway.simulator.manners import CLASSIC
+from caretway_sim.manners import CLASSIC
 from contract.gateways import Client, gateway, result, tool
 
 STEPS = 8

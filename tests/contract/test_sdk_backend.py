@@ -23,20 +23,20 @@ import httpx
 import pytest
 
 from caretway import upstream
-from caretway.auth.account import Account
-from caretway.backends.cursor_sdk.backend import CursorSdkBackend
-from caretway.backends.cursor_sdk.bridge import SdkBridge
-from caretway.budgets.backend import CountedBackend
+from caretway.accounts.account import Account
+from caretway.backends.sdk.backend import CursorSdkBackend
+from caretway.backends.sdk.bridge import SdkBridge
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
 from caretway.core.fold import Reply, fold
 from caretway.core.request import Message, Role, Text, ToolCall, TurnRequest
 from caretway.core.turn import Snapshot
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE, Manners
-from caretway.simulator.shared import Prefer
 from caretway.upstream import choose_backend, open_backend, sign_ins
+from caretway.usage.budgets.backend import CountedBackend
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE, Manners
+from caretway_sim.shared import Prefer
 from contract.gateways import gateway_to, result, simulated, tool
 from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user

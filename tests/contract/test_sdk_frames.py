@@ -13,17 +13,17 @@ from typing import Any, Final
 
 import pytest
 
-from caretway.backends.cursor_sdk.backend import CursorSdkBackend
-from caretway.budgets.backend import CountedBackend
+from caretway.backends.sdk.backend import CursorSdkBackend
 from caretway.core.errors import ErrorKind
 from caretway.core.events import Event
 from caretway.core.fold import fold
-from caretway.simulator import Simulator, updates
-from caretway.simulator.http1 import SimHttp1Exchange
-from caretway.simulator.http2 import Http2Exchange
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.shared import Prefer
-from caretway.wire.envelope import pack
+from caretway.cursor.wire.envelope import pack
+from caretway.usage.budgets.backend import CountedBackend
+from caretway_sim import Simulator, updates
+from caretway_sim.http1 import SimHttp1Exchange
+from caretway_sim.http2 import Http2Exchange
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.shared import Prefer
 from contract.gateways import gateway_to, result, tool
 from contract.hostile.upstream import MIB, checkpoint, text
 from contract.subjects import WAYS

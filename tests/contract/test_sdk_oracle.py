@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 
-from caretway.simulator.manners import PROFILES
+from caretway_sim.manners import PROFILES
 
 ORACLE: Final = Path(__file__).parent.parent / "oracle" / "sdk_oracle.py"
 MODES: Final = ("h1", "h2")

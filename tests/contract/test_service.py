@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.simulator.catalogue import BASES
-from caretway.simulator.manners import Manners
-from caretway.web.server import Server
+from caretway.server.server import Server
+from caretway_sim.catalogue import BASES
+from caretway_sim.manners import Manners
 from contract.gateways import CHAT, Client, gateway, gateway_to, result, simulated, tool
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from caretway.budgets.budget import Spent
 from caretway.cluster.seal import SCHEMA, Seal
 from caretway.cluster.totals import read_totals
-from caretway.keys.key_file import KeyFile
-from caretway.keys.named_key import added
-from caretway.simulator import Simulator
+from caretway.usage.budgets.budget import Spent
+from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.keys.named_key import added
+from caretway_sim import Simulator
 from contract.gateways import Client, gateway_to, result, simulated, tool
 from patience import be_patient
 from redis_server import RedisServer, redis_server

@@ -17,15 +17,15 @@ import h2.exceptions
 import msgspec
 import pytest
 
-from caretway.simulator import Simulator
-from caretway.simulator.manners import CLASSIC
-from caretway.simulator.tls import throw_away_ca
-from caretway.simulator.tokens import PREAMBLE_TOKENS
-from caretway.wire import blobs, paths
-from caretway.wire.bidi import AppendWriter
-from caretway.wire.envelope import End, EnvelopeReader
-from caretway.wire.errors import read_unary
-from caretway.wire.messages import ai, pb
+from caretway.cursor.wire import blobs, paths
+from caretway.cursor.wire.bidi import AppendWriter
+from caretway.cursor.wire.envelope import End, EnvelopeReader
+from caretway.cursor.wire.errors import read_unary
+from caretway.cursor.wire.messages import ai, pb
+from caretway_sim import Simulator
+from caretway_sim.manners import CLASSIC
+from caretway_sim.tls import throw_away_ca
+from caretway_sim.tokens import PREAMBLE_TOKENS
 from contract.sim_peer import (
     H2,
     JSON,

@@ -14,9 +14,9 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from caretway.keys.key_file import KeyFile
-from caretway.keys.named_key import added, revoked
-from caretway.web.socket_responses import MAX_WAITING
+from caretway.api.socket_responses import MAX_WAITING
+from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.keys.named_key import added, revoked
 from contract.gateways import Client, gateway
 
 KEY = "cw-0123456789abcdef"

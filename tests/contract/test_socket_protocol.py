@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from caretway.web import socket as our_socket
-from caretway.web.body import BodyLimits
-from caretway.web.limits import ConnectionLimits
+from caretway.server import socket as our_socket
+from caretway.server.body import BodyLimits
+from caretway.server.limits import ConnectionLimits
 from contract.echo_server import echo_server
 
 HELLO = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from caretway.simulator.manners import LIVE, Manners
+from caretway_sim.manners import LIVE, Manners
 from contract.gateways import CHAT, Client, gateway, tool
 from contract.speakers import SPEAKERS, Heard, Speaker, ask
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.manners import CLASSIC
+from caretway_sim.manners import CLASSIC
 from contract.gateways import Client, gateway, result, tool
 
 TOOLS = [tool("add", "a"), tool("get", "x")]

@@ -9,9 +9,9 @@ import trustme
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.tls import throw_away_ca
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.tls import throw_away_ca
 from contract.gateways import Client
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from caretway.core.request import ToolSpec
 from caretway.schemas.fitting import RULES
-from caretway.simulator import catalogue
-from caretway.simulator.manners import LIVE
-from caretway.simulator.schema_rules import refused
+from caretway_sim import catalogue
+from caretway_sim.manners import LIVE
+from caretway_sim.schema_rules import refused
 from contract.gateways import CHAT, Client, gateway, result, tool
-from unit.builtin_tools.redirect.client_tools import CLIENTS, DATA, MADE_LISTS, tools_of
+from unit.backends.builtin_tools.redirect.client_tools import CLIENTS, DATA, MADE_LISTS, tools_of
 
 HI = {"role": "user", "content": "sim: say hi"}
 FAMILIES = {base.family: base.id for base in catalogue.BASES if not any(variant.dead for variant in base.variants)}

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from caretway.simulator.manners import Manners
+from caretway_sim.manners import Manners
 from contract.gateways import CHAT, Answer, Client, gateway, result, tool
 
 TOOLS = [tool("lookup", "key"), tool("note", "text")]

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.agent_api.backend import AgentBackend
+from caretway.backends.agent.backend import AgentBackend
 from caretway.config import Settings
 from caretway.core.account_usage import OnDemand, PlanInfo, PlanUsage, TeamSeat
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.auto_transport import open_transport
-from caretway.cursor_transport.usage_api import PAGE_SIZE, UsageApi
-from caretway.simulator.accounts import Accounts
-from caretway.simulator.billing import BilledRun
-from caretway.simulator.manners import CLASSIC, Manners
-from caretway.simulator.shared import Shared
+from caretway.cursor.transport.auto_transport import open_transport
+from caretway.cursor.transport.usage_api import PAGE_SIZE, UsageApi
 from caretway.upstream import open_backend
+from caretway_sim.accounts import Accounts
+from caretway_sim.billing import BilledRun
+from caretway_sim.manners import CLASSIC, Manners
+from caretway_sim.shared import Shared
 from contract.gateways import gateway_to, simulated
 
 

@@ -23,7 +23,7 @@ def test_the_wheel_serves_outside_the_checkout(tmp_path: Path) -> None:
     run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel))
     ours = sorted(path.name for path in python.parent.glob("caretway*"))
     assert ours == ["caretway"], "the stand-in for cursor-agent is a module, not a command on everybody's PATH"
-    run(str(python), "-m", "caretway.testing.cursor_agent", "--version")
+    run(str(python), "-m", "caretway_sim.cursor_agent", "--version")
     command = [str(tmp_path / "env" / "bin" / "caretway"), "serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
     clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     with subprocess.Popen(command, cwd=tmp_path, env=clean, stdout=subprocess.PIPE, text=True) as process:

@@ -13,24 +13,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from caretway.auth.tokens import FixedToken
-from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
-from caretway.backends.agent_api.compose import RunContext
-from caretway.backends.agent_api.turn_clock import ConversationLimits
-from caretway.builtin_tools.policy import LocalSetup, tool_policy
+from caretway.accounts.tokens import FixedToken
+from caretway.backends.agent.backend import AgentBackend, AgentSetup
+from caretway.backends.agent.compose import RunContext
+from caretway.backends.agent.turn_clock import ConversationLimits
+from caretway.backends.builtin_tools.policy import LocalSetup, tool_policy
 from caretway.core.errors import GatewayError
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.core.turn import Snapshot
-from caretway.cursor_transport.faults import cut
-from caretway.cursor_transport.identity import Identity
-from caretway.cursor_transport.ports import NewRun, RunHandler, UnaryResponse
+from caretway.cursor.transport.faults import cut
+from caretway.cursor.transport.identity import Identity
+from caretway.cursor.transport.ports import NewRun, RunHandler, UnaryResponse
+from caretway.cursor.wire.envelope import EnvelopeReader
 from caretway.sessions.manager import SessionLimits, Sessions
 from caretway.sessions.transcript import answer_message
-from caretway.simulator.exchange import Headers
-from caretway.simulator.manners import LIVE_AT_ONCE, Manners
-from caretway.simulator.run import SimRun
-from caretway.simulator.shared import Shared
-from caretway.wire.envelope import EnvelopeReader
+from caretway_sim.exchange import Headers
+from caretway_sim.manners import LIVE_AT_ONCE, Manners
+from caretway_sim.run import SimRun
+from caretway_sim.shared import Shared
 from contract.speakers import Call as SeenCall
 from faults.answers import Answer
 from faults.judge import End, Played

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from caretway.testing.cursor_agent.program import main as stand_in
+from caretway_sim.cursor_agent.program import main as stand_in
 
 WEATHER, FIRED, STARTS = "weather", "fired", "starts"
 """Files in the folder. No weather: nothing breaks."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from caretway.simulator.script import ScriptStream
+from caretway_sim.script import ScriptStream
 
 NONCE: Final = re.compile(r"n[0-9a-f]{12}n")
 

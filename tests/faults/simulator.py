@@ -9,9 +9,9 @@ import asyncio
 import signal
 import sys
 
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.shared import Prefer
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.shared import Prefer
 
 
 async def serve(heartbeat_s: float, max_streams: int, prefer: Prefer) -> None:

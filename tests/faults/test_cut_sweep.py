@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from caretway.simulator import Simulator
-from caretway.simulator.manners import CLASSIC
+from caretway_sim import Simulator
+from caretway_sim.manners import CLASSIC
 from contract.gateways import gateway_to
 from faults.boundaries import Tape
 from faults.judge import GOOD, Verdict, judge

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from caretway.simulator.manners import CLASSIC, LIVE_AT_ONCE, Manners
+from caretway_sim.manners import CLASSIC, LIVE_AT_ONCE, Manners
 from faults.judge import GOOD, Verdict, judge
 from faults.memory import Cuts, converse, timeless
 from faults.scenes import KINDS, Scene, scene

@@ -7,9 +7,9 @@ import pytest
 
 from caretway.config import Settings
 from caretway.core.fold import fold
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE
 from caretway.upstream import open_backend
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE
 from contract.subjects import WAYS
 from contract.test_backend import ask, response
 from faults.plan import Direction, Fault, Kind

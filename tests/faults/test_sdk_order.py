@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from caretway.backends.cursor_sdk.backend import find_sdk
-from caretway.backends.cursor_sdk.node import BRIDGE
+from caretway.backends.sdk.backend import find_sdk
+from caretway.backends.sdk.node import BRIDGE
 from contract.subjects import WAYS
 
 pytestmark = pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never")

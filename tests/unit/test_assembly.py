@@ -8,7 +8,7 @@ import pytest
 from caretway.assembly import access_rules, key_book, look_every, shape_limits
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.web.access import Access, is_key
+from caretway.server.access import Access, is_key
 
 KEY, OTHER = "k" * 32, "o" * 32
 

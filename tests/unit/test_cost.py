@@ -13,30 +13,30 @@ from types import FrameType as PythonFrame
 from typing import Any
 
 import caretway
-from caretway.backends.agent_api.backend import AgentBackend, AgentSetup
-from caretway.backends.agent_api.compose import RunContext
-from caretway.backends.agent_api.turn_clock import ConversationLimits
-from caretway.builtin_tools.decisions import Refuse
-from caretway.builtin_tools.policy import ToolRules
+from caretway.api.answer import Pace, StreamedAnswer
+from caretway.backends.agent.backend import AgentBackend, AgentSetup
+from caretway.backends.agent.compose import RunContext
+from caretway.backends.agent.turn_clock import ConversationLimits
+from caretway.backends.builtin_tools.decisions import Refuse
+from caretway.backends.builtin_tools.policy import ToolRules
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.cursor_transport.h2_connection import H2Connection
-from caretway.cursor_transport.h2_frames import END_HEADERS, FrameType, field_block, frame
-from caretway.cursor_transport.h2_transport import H2Run
-from caretway.cursor_transport.identity import Identity
-from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.ports import NewRun, RunHandler
+from caretway.cursor.transport.h2_connection import H2Connection
+from caretway.cursor.transport.h2_frames import END_HEADERS, FrameType, field_block, frame
+from caretway.cursor.transport.h2_transport import H2Run
+from caretway.cursor.transport.identity import Identity
+from caretway.cursor.transport.limits import TransportLimits
+from caretway.cursor.transport.ports import NewRun, RunHandler
+from caretway.cursor.wire.envelope import pack
+from caretway.cursor.wire.messages import pb
 from caretway.dialects import ResponseMeta
 from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.processes.tasks import spawn
+from caretway.server.exchange import ResponseWriter
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.response import Response
 from caretway.sessions.tickets import Tickets
-from caretway.tasks import spawn
-from caretway.web.answer import Pace, StreamedAnswer
-from caretway.web.exchange import ResponseWriter
-from caretway.wire.envelope import pack
-from caretway.wire.messages import pb
 
 MAX_CALLS = 42
 """Per delta, Python functions and C functions alike, the client's socket included. 41.5 on CPython 3.11."""

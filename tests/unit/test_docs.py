@@ -13,7 +13,7 @@ from caretway.cli.parsing import flags_of, subcommands
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "src" / "caretway"
-BASES: Final = (ROOT, SOURCE)
+BASES: Final = (ROOT, SOURCE, SOURCE.parent)
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.md")])
 
 _LINK: Final = re.compile(r"\]\(([^)#:\s]+)(?:#[\w-]+)?\)")
@@ -36,7 +36,7 @@ def test_links_and_paths_exist() -> None:
 
 def test_the_pages_were_found() -> None:
     names = {str(page.relative_to(ROOT)) for page in PAGES}
-    assert {"README.md", "docs/architecture.md", "src/caretway/wire/README.md"} <= names
+    assert {"README.md", "docs/architecture.md", "src/caretway/cursor/wire/README.md"} <= names
 
 
 @pytest.mark.seed("A03")

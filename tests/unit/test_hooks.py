@@ -11,7 +11,7 @@ import pytest
 from caretway.core.account_usage import AccountUsage, PeriodUsage, PlanInfo, PlanUsage
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.records import RefusedRequest, TurnRecord
-from caretway.hooks import (
+from caretway.usage.hooks import (
     MAX_WAITING,
     CommandHook,
     HookWatch,

@@ -33,7 +33,7 @@ def imported() -> set[str]:
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names.add(node.module.partition(".")[0])
-    return names - set(sys.stdlib_module_names) - {"caretway"}
+    return names - set(sys.stdlib_module_names) - {"caretway", "caretway_sim"}
 
 
 def test_every_import_is_declared() -> None:

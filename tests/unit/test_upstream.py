@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from caretway import upstream
-from caretway.auth.account import Account
+from caretway.accounts.account import Account
+from caretway.backends.text_protocol.backend import TextToolBackend
 from caretway.config import SETTINGS, Settings
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.text_protocol.backend import TextToolBackend
 from caretway.upstream import (
     BACKENDS,
     build_backend,
@@ -133,8 +133,8 @@ def test_a_backend_without_a_server_loads_no_server() -> None:
     code = "import sys, caretway.upstream; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     rooms = {name.split(".")[1] for name in loaded if name.startswith("caretway.")}
-    assert {"auth", "core"} <= rooms and not {"gateway", "dialects", "assembly", "sessions", "simulator"} & rooms
-    assert "caretway.web.server" not in loaded
+    assert {"accounts", "core"} <= rooms and not {"gateway", "dialects", "assembly", "api"} & rooms
+    assert not {"caretway.server.server", "caretway.sessions.manager", "caretway_sim"} & {*loaded}
 
 
 async def test_cursor_agent_gets_the_proxy_of_the_settings(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from caretway.simulator.manners import LIVE, PROFILES
-from caretway.wire import paths
+from caretway.cursor.wire import paths
+from caretway_sim.manners import LIVE, PROFILES
 from installing import install
 from witness.cases import Case, Wrong, cases_of
 from witness.witnesses import Opencodex, PiAi, Place, Witness, WitnessFailed, temporary

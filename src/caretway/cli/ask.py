@@ -104,7 +104,7 @@ async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]
     from ..gateway import Gateway
 
     alone = replace(settings, host="127.0.0.1", port=0, tls_cert=None, tls_key=None, auth_mode="own")
-    from ..web.access import new_key
+    from ..server.access import new_key
 
     # Keys with a name are required here as well.
     async with Gateway(replace(alone, gateway_key=None, api_key_file=None), local_key=new_key()) as started:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from ..clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from ..config import Settings
 from ..config.secrets import gateway_keys, secrets_in
 from ..observe.redact import RedactingFormatter, Redactor
-from ..web.access import new_key
+from ..server.access import new_key
+from .clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
 from .running import answers, ask, dialled, gateway_there, noted_gateways

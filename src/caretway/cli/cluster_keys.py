@@ -16,7 +16,7 @@ from ..config import Settings
 if TYPE_CHECKING:
     from ..cluster.keys import ClusterKeys
     from ..cluster.spent import RedisSpent
-    from ..keys.named_key import Keys, NamedKey
+    from ..usage.keys.named_key import Keys, NamedKey
     from .key_list import KeyRow
 
 Found = TypeVar("Found")

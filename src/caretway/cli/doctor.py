@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
-from ..page.local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
+from ..dashboard.local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from .doctor_clients import check_clients
 from .doctor_gateways import check_gateways, check_history
 from .findings import as_lines
@@ -167,8 +167,8 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
+    from ..accounts.models.catalogue import each_once
     from ..core.errors import GatewayError
-    from ..models.catalogue import each_once
     from ..upstream import open_backend, passes
 
     if passes(settings):

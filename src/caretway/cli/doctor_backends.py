@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from ..backends.cursor_cli.program import find_program, not_found
+from ..backends.cli.program import find_program, not_found
 from ..config import Settings, hosts, process_environment
 from ..core.errors import GatewayError
-from ..page.local_checks import Finding
+from ..dashboard.local_checks import Finding
 from ..upstream import BACKENDS, PASSTHROUGH, open_backend, passes, sdk_missing
 from .doctor import check_account, check_agent_sign_in
 from .serve import EACH_ITS_OWN

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from ..page.local_checks import Finding
+from ..dashboard.local_checks import Finding
 
 Api = Literal["openai", "anthropic"]
 _MAX_FILE: Final = 1_000_000

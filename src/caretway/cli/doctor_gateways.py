@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from .. import __version__
-from ..page.local_checks import Finding
+from ..dashboard.local_checks import Finding
 from .running import RunningGateway, answers, is_another_process, noted_gateways
 
 _SIMULATOR: Final = "simulator"
@@ -52,9 +52,9 @@ def check_history(data_dir: Path) -> Finding:
 
 def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
     """(backend, model, when) of the last answer that was no simulation; None: there is none, or no ledger."""
-    from ..ledger.ledger_file import FILE_NAME, LEDGER
-    from ..ledger.queries import last_answer as answered
     from ..storage.database import read_database
+    from ..usage.ledger.ledger_file import FILE_NAME, LEDGER
+    from ..usage.ledger.queries import last_answer as answered
 
     try:
         book = read_database(data_dir / FILE_NAME, LEDGER)

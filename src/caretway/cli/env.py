@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..clients.values import NO_KEY
 from ..config import Settings
+from .clients.values import NO_KEY
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import remark, say
 

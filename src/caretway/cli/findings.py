@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ..page.local_checks import Finding
+from ..dashboard.local_checks import Finding
 from .terminal import Style, wrapped
 
 LEAST_ROOM: Final = 30

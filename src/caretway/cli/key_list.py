@@ -13,17 +13,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..budgets.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, UsageBudget, parse_budgets, window
-from ..budgets.charges import KEY_PREFIX
-from ..budgets.spent_file import kept_cycle, last_uses, spent_since
-from ..budgets.verdict import Level, notice
+from ..usage.budgets.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, UsageBudget, parse_budgets, window
+from ..usage.budgets.charges import KEY_PREFIX
+from ..usage.budgets.spent_file import kept_cycle, last_uses, spent_since
+from ..usage.budgets.verdict import Level, notice
 from .process import CommandFailed
 from .terminal import Style, folded
 
 if TYPE_CHECKING:
-    from ..budgets.budget import BillingCycle
-    from ..budgets.spent_store import SpentStore
-    from ..keys.named_key import NamedKey
+    from ..usage.budgets.budget import BillingCycle
+    from ..usage.budgets.spent_store import SpentStore
+    from ..usage.keys.named_key import NamedKey
 
 NAME_CHARS: Final = 24
 _LABEL: Final = 8

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..clients.setting_up import llm_folder
-from ..clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
-from ..clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
 from ..config import own_variables, process_environment, process_home
 from . import shell_lines
+from .clients.setting_up import llm_folder
+from .clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
+from .clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, shown_width
 from .process import run as run_loop
@@ -299,9 +299,9 @@ def seen_lately(data_dir: Path) -> dict[str, str]:
     import sqlite3
     from contextlib import closing
 
-    from ..ledger.ledger_file import FILE_NAME, LEDGER
-    from ..ledger.queries import last_seen
     from ..storage.database import read_database
+    from ..usage.ledger.ledger_file import FILE_NAME, LEDGER
+    from ..usage.ledger.queries import last_seen
 
     now = time.time()
     try:

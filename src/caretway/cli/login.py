@@ -23,8 +23,8 @@ from .process import run as run_loop
 from .running import noted_gateways
 
 if TYPE_CHECKING:
-    from ..auth.account import Account
-    from ..auth.renewal import Call
+    from ..accounts.account import Account
+    from ..accounts.renewal import Call
 
 NAME: Final = "login"
 SUMMARY: Final = "sign in to Cursor"
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         tell(["The simulator needs no sign-in. Start it with: caretway serve --backend simulator"])
         return 0
     if arguments.api_key_stdin:
-        from ..auth.account import Account
+        from ..accounts.account import Account
 
         offered: Account | None = Account(api_key=read_key(sys.stdin, getpass))
     else:
@@ -117,7 +117,7 @@ def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
     """Run the program's own sign-in, which talks to the user itself."""
     import subprocess
 
-    from ..backends.cursor_cli.program import child_environment, find_program
+    from ..backends.cli.program import child_environment, find_program
 
     program = find_program(settings.agent_bin, process_environment())
     if program is None:
@@ -136,8 +136,8 @@ def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
 
 
 def _imported(named: str, settings: Settings) -> Account:
-    from ..auth.imports import read_import
-    from ..auth.store import read_bounded
+    from ..accounts.imports import read_import
+    from ..accounts.store import read_bounded
 
     places = importable_sign_ins()
     file = found_file(named, places)
@@ -168,8 +168,8 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
     import secrets
     import uuid
 
-    from ..auth.login import VERIFIER_BYTES, invite, sign_in
-    from ..auth.renewal import renew
+    from ..accounts.login import VERIFIER_BYTES, invite, sign_in
+    from ..accounts.renewal import renew
     from ..upstream import open_call, sign_ins
 
     kept = sign_ins(settings)
@@ -198,8 +198,8 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
 async def _accepted(call: Call, token: str) -> bool:
     """Whether Cursor takes this access token; asked with a call that costs nothing."""
     from ..core.errors import ErrorKind
-    from ..cursor_transport.faults import fault_from_status
-    from ..wire import paths
+    from ..cursor.transport.faults import fault_from_status
+    from ..cursor.wire import paths
 
     headers = {"authorization": f"Bearer {token}", "content-type": paths.UNARY_TYPE, "connect-protocol-version": "1"}
     status, body = await call("POST", paths.USABLE_MODELS, headers, b"")
@@ -237,7 +237,7 @@ def signed_in(account: Account, settings: Settings, now: float) -> list[str]:
 
 def lasts(account: Account, now: float) -> str:
     """Until when a sign-in works, and what happens then. Empty when that is not known."""
-    from ..auth.token_lifetime import term, told
+    from ..accounts.token_lifetime import term, told
 
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
     if ends_at == inf or account.api_key:

@@ -19,7 +19,7 @@ from .terminal import Style, columns, style_for, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from ..core.request import ToolResult
-    from ..mcp_bridge.bridge import McpBridge
+    from ..mcp.bridge import McpBridge
 
 NAME: Final = "mcp"
 SUMMARY: Final = "list MCP servers and their tools, call one, or be one"

@@ -18,10 +18,10 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError
-from ..ledger.ledger_file import FILE_NAME, LEDGER
-from ..ledger.prices import PriceList, read_prices
-from ..ledger.queries import LedgerQueries, Span
 from ..storage.database import read_database
+from ..usage.ledger.ledger_file import FILE_NAME, LEDGER
+from ..usage.ledger.prices import PriceList, read_prices
+from ..usage.ledger.queries import LedgerQueries, Span
 from .ask_stream import AnswerPiece, asked
 from .client_gateway import ClientGateway, client_gateway
 from .process import CommandFailed

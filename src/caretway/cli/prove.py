@@ -140,7 +140,7 @@ def chosen_cases(names: Sequence[str]) -> tuple[Case, ...]:
 
 @asynccontextmanager
 async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Bench]:
-    from ..models.catalogue import ModelCatalogue
+    from ..accounts.models.catalogue import ModelCatalogue
     from ..prove.desk import Bench
     from ..prove.watching import WireWatch
     from ..upstream import open_backend
@@ -310,9 +310,10 @@ async def _receipt(
     timings: Mapping[str, int],
     seconds: float,
 ) -> Receipt:
+    from caretway_sim.versions import is_shipped
+
     from ..prove.cases import BY_NAME, cost
     from ..prove.receipt import Receipt
-    from ..simulator.versions import is_shipped
 
     known = hosts(settings)
     here = [BY_NAME[name] for name in verdicts if settings.backend in BY_NAME[name].backends]

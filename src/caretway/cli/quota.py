@@ -29,8 +29,8 @@ _MARGIN: Final = "  "
 
 async def ask_quota(backend: Backend) -> dict[str, Any]:
     """As `/caretway/v1/account` tells it."""
+    from ..api.account import ask_account
     from ..upstream import account_source
-    from ..web.account import ask_account
 
     return await ask_account(account_source(backend))
 

@@ -56,7 +56,7 @@ class RunningGateway(Struct, frozen=True):
 async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
     """The gateway of `caretway serve`: other commands of this user find it while it runs."""
     from ..gateway import Gateway
-    from ..web.access import new_key
+    from ..server.access import new_key
 
     async with Gateway(settings, local_key=new_key()) as gateway:
         note = RunningGateway(

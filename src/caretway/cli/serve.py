@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from .. import __version__
 from ..config import Settings, take_notify_socket
-from ..web.access import reachable_from_outside
+from ..server.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
 from .models import models_for_clients
 from .parsing import PROGRAM
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     from ..config.secrets import secrets_in
-    from ..web.descriptors import raise_soft_limit
+    from ..server.descriptors import raise_soft_limit
     from .running import announced_gateway
 
     log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format, settings.log_file)
@@ -151,8 +151,8 @@ async def serve(
 ) -> int:
     import asyncio
 
-    from ..service.readiness import notify
-    from ..tasks import spawn
+    from ..processes.tasks import spawn
+    from .units.readiness import notify
 
     manager = take_notify_socket()
     haste = Haste()
@@ -205,8 +205,8 @@ async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
 async def _asked(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
+    from ..accounts.models.catalogue import each_once
     from ..core.errors import GatewayError
-    from ..models.catalogue import each_once
 
     facts = SignInState()
     try:

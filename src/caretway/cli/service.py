@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from ..config import SETTINGS, Settings, process_environment, process_home, user_config_file
-from ..service.definition import ServiceDefinition, programs_at_home
 from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, tell
 from .service_manager import ELSEWHERE, Launchd, Manager, manager_here
 from .terminal import pairs, style_for
+from .units.definition import ServiceDefinition, programs_at_home
 
 NAME: Final = "service"
 SUMMARY: Final = "run the gateway in the background, from login on"

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from ..config import Settings
-from ..service import launchd, systemd
-from ..service.definition import LABEL, NAME, ServiceDefinition
 from .process import CommandFailed
+from .units import launchd, systemd
+from .units.definition import LABEL, NAME, ServiceDefinition
 
 _PATIENCE_S: Final = 90.0
 _ANSWERING: Final = ("initializing", "starting", "running", "degraded", "maintenance", "stopping")

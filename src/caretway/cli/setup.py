@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import structs
 
-from ..clients.edits import EditRefused, applied, undone
-from ..clients.table import BY_NAME, ClientProgram
-from ..clients.values import FilePlan, Target
 from ..config import Settings, process_home
+from .clients.edits import EditRefused, applied, undone
+from .clients.table import BY_NAME, ClientProgram
+from .clients.values import FilePlan, Target
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .launch import client_named, surroundings, unlisted
 from .process import CommandFailed, asked, remark, say, shown_width, tell

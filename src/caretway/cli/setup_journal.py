@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from msgspec import to_builtins
 
-from ..clients.values import Entry, FilePlan
 from ..storage.private_file import write_file
+from .clients.values import Entry, FilePlan
 from .process import CommandFailed
 
 FOLDER: Final = "setup"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import Final
 
-from ..clients import jsonc
+from .clients import jsonc
 
 _CONTINUED: Final = "    "
 _GOES_ON: Final = " \\"

@@ -19,7 +19,7 @@ from .terminal import Style, pairs, style_for
 if TYPE_CHECKING:
     import ssl
 
-    from ..simulator.manners import Manners
+    from caretway_sim.manners import Manners
 
 NAME: Final = "simulate"
 SUMMARY: Final = "run the simulated Cursor as a server"
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.tls:
             from tempfile import TemporaryDirectory
 
-            from ..simulator.tls import TlsUnavailable, throw_away_ca
+            from caretway_sim.tls import TlsUnavailable, throw_away_ca
 
             directory = cleanup.enter_context(TemporaryDirectory(prefix="caretway-simulate-"))
             try:
@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _manners(arguments: argparse.Namespace) -> Manners:
-    from ..simulator.manners import PROFILES, SWITCHES, flipped
+    from caretway_sim.manners import PROFILES, SWITCHES, flipped
 
     profile = PROFILES[arguments.profile] if arguments.like is None else _like(arguments.like)
     try:
@@ -159,8 +159,8 @@ async def _simulate(
     authority: Path | None,
     style: Style,
 ) -> int:
-    from ..simulator import Simulator
-    from ..simulator.proxy import SimProxy
+    from caretway_sim import Simulator
+    from caretway_sim.proxy import SimProxy
 
     if manners.refuses_direct and arguments.proxy is None:
         raise CommandFailed("refuses_direct without a proxy would serve nobody", "add --proxy PORT", 2)
@@ -206,7 +206,7 @@ def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str
     rows = [] if authority is None else [("authority", str(authority))]
     reached, way = url, ""
     if proxy:
-        from ..simulator.proxy import ONLY_THERE
+        from caretway_sim.proxy import ONLY_THERE
 
         reached, way = f"{scheme}://{ONLY_THERE}:{port}", f"{scheme.upper()}_PROXY=http://{proxy} "
         curl = f"{curl} --proxy http://{proxy}"

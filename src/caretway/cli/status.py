@@ -24,7 +24,7 @@ from .serve import EACH_ITS_OWN, STANDINGS
 from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
-    from ..auth.account import Account
+    from ..accounts.account import Account
 
 NAME: Final = "status"
 SUMMARY: Final = "show the backend, who is signed in and until when"
@@ -141,8 +141,8 @@ class AccountFacts:
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
-    from ..auth.account import Account
-    from ..auth.token_lifetime import term, told
+    from ..accounts.account import Account
+    from ..accounts.token_lifetime import term, told
     from ..upstream import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else
@@ -170,7 +170,7 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
 
 
 def not_renewed(account: Account, now: float) -> str | None:
-    from ..auth.token_lifetime import told
+    from ..accounts.token_lifetime import told
 
     again = "run `caretway login`"
     if account.copied_from:

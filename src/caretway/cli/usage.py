@@ -32,9 +32,9 @@ from .terminal import Style, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.account_usage import UsageEvents
-    from ..ledger.event_costs import EventCost
-    from ..ledger.prices import PriceList
-    from ..ledger.queries import LedgerQueries, Span, Totals
+    from ..usage.ledger.event_costs import EventCost
+    from ..usage.ledger.prices import PriceList
+    from ..usage.ledger.queries import LedgerQueries, Span, Totals
 
 NAME: Final = "usage"
 SUMMARY: Final = "show what was used, what it cost and what is left"
@@ -93,8 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     asks = not (arguments.csv or arguments.no_quota)
     quota, events = run_loop(_quota(settings, since)) if asks else (None, None)
     with _readable(path), closing(_open(path)) as db:
-        from ..ledger.event_costs import event_cost
-        from ..ledger.queries import LedgerQueries, Span
+        from ..usage.ledger.event_costs import event_cost
+        from ..usage.ledger.queries import LedgerQueries, Span
 
         span = Span(since, time.time() + 1)
         listed = event_cost(db, span, events) if events is not None else None
@@ -111,13 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def ledger_path(settings: Settings) -> Path:
-    from ..ledger.ledger_file import FILE_NAME
+    from ..usage.ledger.ledger_file import FILE_NAME
 
     return settings.data_dir / FILE_NAME
 
 
 def price_list(settings: Settings) -> PriceList:
-    from ..ledger.prices import PriceList, read_prices
+    from ..usage.ledger.prices import PriceList, read_prices
 
     try:
         return PriceList(read_prices(settings.prices or {}))
@@ -127,8 +127,8 @@ def price_list(settings: Settings) -> PriceList:
 
 def _open(path: Path) -> sqlite3.Connection:
     """The ledger to read; one in memory when nothing was written yet."""
-    from ..ledger.ledger_file import LEDGER
     from ..storage.database import open_or_memory, read_database
+    from ..usage.ledger.ledger_file import LEDGER
 
     return read_database(path, LEDGER) or open_or_memory(None, LEDGER)
 
@@ -143,7 +143,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _forget(path: Path) -> int:
-    from ..ledger.ledger_file import forget
+    from ..usage.ledger.ledger_file import forget
 
     try:
         responses, runs = forget(path) if path.exists() else (0, 0)
@@ -224,8 +224,8 @@ class UsageReport:
         self._listed = listed
 
     def as_lines(self, title: str, style: Style, width: int, *, bars: bool) -> list[str]:
-        from ..ledger.prices import age_days
-        from ..ledger.queries import Totals
+        from ..usage.ledger.prices import age_days
+        from ..usage.ledger.queries import Totals
         from . import usage_view as view
         from .quota import quota_lines, quota_title
 
@@ -256,8 +256,8 @@ class UsageReport:
 
     def as_json(self) -> Iterator[str]:
         """Piece by piece: there may be many groups."""
-        from ..ledger.prices import AS_OF, SOURCE, age_days
-        from ..ledger.queries import Totals
+        from ..usage.ledger.prices import AS_OF, SOURCE, age_days
+        from ..usage.ledger.queries import Totals
 
         head = {
             "since": self._span.since,
@@ -281,7 +281,7 @@ class UsageReport:
         yield f'\n  ],\n  "total": {json.dumps(figures(total))}\n}}\n'
 
     def as_csv(self) -> Iterator[str]:
-        from ..ledger.queries import Totals
+        from ..usage.ledger.queries import Totals
 
         line = io.StringIO()
         writer = csv.DictWriter(line, [self._by, *figures(Totals())], lineterminator="\n")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..ledger.event_costs import EventCost
-from ..ledger.prices import AS_OF, SOURCE, STALE_DAYS
-from ..ledger.queries import By, Replayed, Totals
+from ..usage.ledger.event_costs import EventCost
+from ..usage.ledger.prices import AS_OF, SOURCE, STALE_DAYS
+from ..usage.ledger.queries import By, Replayed, Totals
 from .quota import dollars
 from .terminal import GAP, Style, folded, printable
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.turn import Snapshot
-from ..tasks import spawn
+from ..processes.tasks import spawn
 from .calls import Calls, Command
 from .link import RedisAway
 from .news import Hear, News

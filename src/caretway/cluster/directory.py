@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from redis.asyncio import Redis
 
-from ..tasks import spawn
+from ..processes.tasks import spawn
 from .link import RedisAway, RedisLink
 from .seal import SMALL, Seal
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.passing import CHALLENGE, HOP, Held, PassedRequest, RelayWriter, Visit
-from ..tasks import aside
+from ..processes.tasks import aside
 from .claims import Claims
 from .directory import Directory, Replica
 from .hop_connection import HopConnection, HopFailed, head_bytes

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ..core.errors import ErrorKind, GatewayError
-from ..keys.key_file import MAX_BYTES, KeyFile
-from ..keys.named_key import Keys, dump, load
+from ..usage.keys.key_file import MAX_BYTES, KeyFile
+from ..usage.keys.named_key import Keys, dump, load
 from .calls import Calls
 from .link import RedisAway
 from .news import News

@@ -9,7 +9,7 @@ import asyncio
 from os import urandom
 from typing import Final
 
-from ..tasks import spawn
+from ..processes.tasks import spawn
 from .calls import Calls, number
 from .link import RedisAway
 from .outbox import ClusterOutbox

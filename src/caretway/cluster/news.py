@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from redis.asyncio import Redis
 
-from ..tasks import spawn
+from ..processes.tasks import spawn
 from .calls import Calls, ClusterLink
 from .link import RedisAway
 from .outbox import ClusterOutbox

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from os import urandom
 from typing import Any, Final
 
-from ..tasks import spawn
+from ..processes.tasks import spawn
 from .calls import Calls, Command
 from .link import RedisAway
 

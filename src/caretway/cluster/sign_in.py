@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ..auth.account import Account
+from ..accounts.account import Account
 from ..core.errors import ErrorKind, GatewayError
 from .calls import Calls
 from .link import RedisAway

@@ -18,11 +18,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from ..budgets.budget import EVER, BillingCycle, Measure, Spent
-from ..budgets.spent_file import CONVERSATION_PREFIX
-from ..budgets.spent_store import Claim, ClaimOutcome
 from ..core.errors import ErrorKind, GatewayError
-from ..tasks import spawn
+from ..processes.tasks import spawn
+from ..usage.budgets.budget import EVER, BillingCycle, Measure, Spent
+from ..usage.budgets.spent_file import CONVERSATION_PREFIX
+from ..usage.budgets.spent_store import Claim, ClaimOutcome
 from .calls import Calls, Command, number
 from .link import RedisAway
 from .outbox import AGAIN_S, ClusterOutbox

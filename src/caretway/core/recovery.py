@@ -1,5 +1,5 @@
 """What to do when a run is lost: hand the calls over, the same run from its checkpoint, a fresh run, or give up, and
-why; one retry budget. Pure. How long to wait before the next attempt (backoff) is in `backends/agent_api/run_life.py`.
+why; one retry budget. Pure. How long to wait before the next attempt (backoff) is in `backends/agent/run_life.py`.
 
 Recovery is a ladder of steps: the situation goes in, the next step (rung) and its reason come out. From the cheapest to
 the last: let the client run the calls that it has; continue the same run from its last checkpoint; send the whole

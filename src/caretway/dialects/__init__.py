@@ -35,7 +35,7 @@ class Operation(Struct, frozen=True):
     answers: str
     """What a 200 brings, in words."""
     schema: str = ANY_OBJECT
-    """Of the answer, by its name in `web/openapi.py`; empty: it is plain text."""
+    """Of the answer, by its name in `api/openapi.py`; empty: it is plain text."""
     body: str = ""
     """Schema of the request's body; empty: none."""
     error: str = "OpenAIError"

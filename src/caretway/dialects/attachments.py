@@ -1,5 +1,5 @@
 """Images and files in a request's body. Images as `data:` URLs -> bytes: which types, strict base64 (a damaged or empty
-image is an error), large ones in steps; an http URL is refused with a hint, fetching is `web/images.py`. Files -> text:
+image is an error), large ones in steps; an http URL is refused with a hint, fetching is `api/images.py`. Files -> text:
 which are text (by what they hold), what is refused (PDF, files that are stored or fetched elsewhere).
 
 The declared type of an image is trusted; the image itself is not examined.

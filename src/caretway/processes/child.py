@@ -18,9 +18,9 @@ from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
 
-from ..tasks import spawn
 from .group import Group, start
 from .head_tail import HeadTail
+from .tasks import spawn
 
 TERM_GRACE_S: Final = 1.0
 """Between SIGTERM and SIGKILL."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ..tasks import spawn
+from .tasks import spawn
 
 T = TypeVar("T")
 

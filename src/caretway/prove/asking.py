@@ -1,7 +1,7 @@
 """What the cases ask: prompts in plain words, tools, a picture. Pure.
 
-A real model understands them, and so does the simulated one (`simulator/plain_words.py`). Everything that an answer is
-recognised by is a marker that means nothing.
+A real model understands them, and so does the simulated one (`caretway_sim/plain_words.py`). Everything that an answer
+is recognised by is a marker that means nothing.
 """
 
 import json

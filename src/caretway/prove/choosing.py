@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..accounts.models.names import EFFORT_IDS
+from ..accounts.models.resolve import AUTOMATIC
 from ..core.turn import ModelInfo
-from ..models.names import EFFORT_IDS
-from ..models.resolve import AUTOMATIC
 
 COMPOSER: Final = "composer-2.5"
 SLOW_COMPOSER: Final = f"{COMPOSER}[fast=false]"

@@ -11,9 +11,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from ..accounts.models.catalogue import ModelCatalogue
 from ..core.request import Message, ToolSpec, TurnRequest
 from ..core.turn import Backend
-from ..models.catalogue import ModelCatalogue
 from . import asking
 from .choosing import Roles
 from .conversing import Answer, Hold, Talk, converse

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..simulator.catalogue import BASES
-from ..simulator.manners import LIVE, Manners
+from caretway_sim.catalogue import BASES
+from caretway_sim.manners import LIVE, Manners
+
 from .facts import Facts
 from .sightings import TOGETHER_MS
 

@@ -7,9 +7,9 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from ..core.errors import GatewayError
-from ..cursor_transport.ports import UnaryResponse
-from ..wire import paths
-from ..wire.messages import ai, pb
+from ..cursor.transport.ports import UnaryResponse
+from ..cursor.wire import paths
+from ..cursor.wire.messages import ai, pb
 from .desk import Bench, Desk, Skipped
 
 QUOTA_PATIENCE_S: Final = 5.0

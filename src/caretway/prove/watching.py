@@ -1,6 +1,6 @@
 """A transport that notes when which kind of message passed, and the few values that facts are read from.
 
-It sits on top of any carrier, as `cursor_transport.tracing` does. What it notes stays in memory; `sightings` makes
+It sits on top of any carrier, as `cursor.transport.tracing` does. What it notes stays in memory; `sightings` makes
 facts of it. A run notes no more than `MAX_MOMENTS`.
 """
 
@@ -10,10 +10,10 @@ from typing import Final, Literal, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from ..cursor_transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
-from ..wire.envelope import End
-from ..wire.errors import ErrorSyntax, read_end
-from ..wire.messages import pb
+from ..cursor.transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
+from ..cursor.wire.envelope import End
+from ..cursor.wire.errors import ErrorSyntax, read_end
+from ..cursor.wire.messages import pb
 
 MAX_MOMENTS: Final = 20_000
 

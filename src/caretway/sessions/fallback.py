@@ -3,7 +3,7 @@
 Only a refusal that another model of the same account may not get leads on: a pool of usage that is spent, a plan or a
 policy without the model, a model that Cursor does not know. A refusal without a reason is none of these; the agent
 backend turns it into a spent pool where the account's usage says so. Our own budgets refuse every model alike. Which
-models come next is decided by `models/resolve.py` and, for a named key, by `keys/named_key.py`.
+models come next is decided by `accounts/models/resolve.py` and, for a named key, by `usage/keys/named_key.py`.
 """
 
 from collections.abc import Iterable

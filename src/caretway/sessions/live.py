@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from ..accounts.models.names import spelled
 from ..core.charge import RunCharge
 from ..core.errors import GatewayError
 from ..core.estimate import message_chars, tokens
@@ -16,7 +17,6 @@ from ..core.fold import Fold
 from ..core.records import RequestOrigin, RunRecord
 from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest, last_answer
 from ..core.turn import Turn
-from ..models.names import spelled
 from .lifecycle import Happening, SessionState, move
 from .plan import Parked
 from .tickets import Tickets

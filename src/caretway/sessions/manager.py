@@ -25,8 +25,8 @@ from ..core.records import RequestOrigin, RunRecord
 from ..core.recovery import Cause, Rung
 from ..core.request import Message, SessionMode, TurnRequest, ends_with_results, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
+from ..processes.tasks import aside
 from ..schemas.arguments import ArgumentRule
-from ..tasks import aside
 from .compacted import REASON as COMPACTED
 from .compacted import SessionNames
 from .conversation_ids import ConversationIds

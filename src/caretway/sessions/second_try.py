@@ -30,7 +30,7 @@ from ..core.events import (
 from ..core.named_tool import NOTE_KEY
 from ..core.recovery import RETRY_BUDGET, Cause, Rung
 from ..core.request import TurnRequest
-from ..tasks import spawn
+from ..processes.tasks import spawn
 from .fallback import REASON, RUNG, next_request
 from .live import LiveTurn
 

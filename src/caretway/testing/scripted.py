@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final
 
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.prepared import ModelRequest
+from caretway_sim.scripts import Script
+
 from ..gateway import Gateway
-from ..simulator import Simulator
-from ..simulator.manners import LIVE_AT_ONCE
-from ..simulator.prepared import ModelRequest
-from ..tasks import LoopThread
-from .scripts import Script
+from ..processes.tasks import LoopThread
 
 MODEL: Final = "sim-auto"
 """A model that the simulator has; `sim-think` thinks, too."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from caretway.simulator.manners import LIVE_AT_ONCE
+from caretway_sim.manners import LIVE_AT_ONCE
 from contract.bridge.servers import bridged, health, odd, tools, until
 from contract.gateways import Client
 

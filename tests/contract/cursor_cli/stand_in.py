@@ -18,7 +18,7 @@ from programs import write_program
 PROGRAM = """\
 import os, sys
 os.environ.update({environment!r})
-from caretway.testing.cursor_agent.program import main
+from caretway_sim.cursor_agent.program import main
 sys.exit(main())
 """
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.cursor_cli.backend import CliSetup, CursorCliBackend
-from caretway.backends.cursor_cli.limits import CliLimits
+from caretway.backends.cli.backend import CliSetup, CursorCliBackend
+from caretway.backends.cli.limits import CliLimits
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn
@@ -243,7 +243,7 @@ async def test_an_acp_that_does_not_work(tmp_path: Path, transport: str) -> None
 
 async def test_an_acp_that_failed_once_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same build: a program that was killed while it started says nothing of what it can do."""
-    monkeypatch.setattr("caretway.backends.cursor_cli.backend.AGAIN_S", 0.0)
+    monkeypatch.setattr("caretway.backends.cli.backend.AGAIN_S", 0.0)
     stand_in = StandIn(tmp_path).install(SIM_AGENT_ACP="broken")
     build = stand_in.program.stat()
     async with cli_gateway(tmp_path, "auto") as client:

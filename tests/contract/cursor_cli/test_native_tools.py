@@ -205,7 +205,7 @@ async def test_a_refusal_is_forgotten_unless_the_program_said_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, sessions: list[str]
 ) -> None:
     """The same build: a program that was late says nothing of what it can do; one that says what it takes does."""
-    monkeypatch.setattr("caretway.backends.cursor_cli.acp_tool_turn.LOOKED_AT_S", 0.1)
+    monkeypatch.setattr("caretway.backends.cli.acp_tool_turn.LOOKED_AT_S", 0.1)
     stand_in = StandIn(tmp_path).install(SIM_AGENT_MCP=does)
     build = stand_in.program.stat()
     prompt = 'sim: call lookup {"key": "a"}\nsim: result'
@@ -216,7 +216,7 @@ async def test_a_refusal_is_forgotten_unless_the_program_said_so(
         while stand_in.left():
             await asyncio.sleep(0.01)
         assert [answer.session for answer in await loop(client, [user(prompt)])] == ["fresh", "replayed"], "not yet"
-        monkeypatch.setattr("caretway.backends.cursor_cli.native_tools.AGAIN_S", 0.0)
+        monkeypatch.setattr("caretway.backends.cli.native_tools.AGAIN_S", 0.0)
         assert [answer.session for answer in await loop(client, [user(prompt)])] == sessions
 
 

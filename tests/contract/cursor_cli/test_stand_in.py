@@ -13,10 +13,10 @@ import pytest
 from acp import schema
 from pydantic import BaseModel
 
-from caretway.backends.cursor_cli.acp_agent import AcpAgent, AcpSetup
-from caretway.backends.cursor_cli.models import ModelWish
-from caretway.backends.cursor_cli.process import AgentNursery
-from caretway.backends.cursor_cli.prompt import Prompt
+from caretway.backends.cli.acp_agent import AcpAgent, AcpSetup
+from caretway.backends.cli.models import ModelWish
+from caretway.backends.cli.process import AgentNursery
+from caretway.backends.cli.prompt import Prompt
 from caretway.core.request import Image
 from caretway.processes.child import Command
 from contract.cursor_cli.stand_in import StandIn

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from caretway.wire.envelope import pack
+from caretway.cursor.wire.envelope import pack
 from contract.hostile.metered import Metered, Reading, keep_content, metered
 from contract.hostile.upstream import CASES, MIB, Upstream, hostile, in_one, text
 from contract.meter import simulated_elsewhere

@@ -15,11 +15,11 @@ from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Value
 
-from caretway.tasks import spawn
-from caretway.wire.envelope import COMPRESSED, MAX_FRAME_BYTES, pack
-from caretway.wire.errors import ConnectError, write_end
-from caretway.wire.messages import pb
-from caretway.wire.paths import UNARY_TYPE
+from caretway.cursor.wire.envelope import COMPRESSED, MAX_FRAME_BYTES, pack
+from caretway.cursor.wire.errors import ConnectError, write_end
+from caretway.cursor.wire.messages import pb
+from caretway.cursor.wire.paths import UNARY_TYPE
+from caretway.processes.tasks import spawn
 
 from ..transport.h2_peer import PeerStream, Script, h2_site
 from ..transport.http1_peer import Http1Script, PeerRequest, PeerRun, http1_site

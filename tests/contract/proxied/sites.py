@@ -15,9 +15,9 @@ import trustme
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE, Manners
-from caretway.simulator.proxy import ONLY_THERE, SimProxy
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE, Manners
+from caretway_sim.proxy import ONLY_THERE, SimProxy
 from contract.gateways import Answer, Client
 
 

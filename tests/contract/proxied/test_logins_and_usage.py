@@ -10,17 +10,17 @@ import httpx
 import pytest
 import trustme
 
-from caretway.auth.account import Account
-from caretway.backends.agent_api.backend import AgentBackend
+from caretway.accounts.account import Account
+from caretway.backends.agent.backend import AgentBackend
 from caretway.config import Settings, hosts
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
-from caretway.simulator.accounts import Accounts
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.proxy import SimProxy
-from caretway.simulator.shared import Shared
 from caretway.upstream import open_backend, sign_ins
+from caretway_sim import Simulator
+from caretway_sim.accounts import Accounts
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.proxy import SimProxy
+from caretway_sim.shared import Shared
 from contract.gateways import Client
 from contract.proxied.sites import Site, ask, run, site, told
 

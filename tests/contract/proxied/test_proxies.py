@@ -23,10 +23,10 @@ import trustme
 from caretway.config import Settings
 from caretway.core.errors import GatewayError
 from caretway.gateway import Gateway
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE
-from caretway.simulator.proxy import ONLY_THERE, SimProxy
 from caretway.upstream import open_backend
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE
+from caretway_sim.proxy import ONLY_THERE, SimProxy
 from contract.gateways import CHAT, Client
 from contract.proxied.sites import Site, ask, listening, run, site, told
 from contract.subjects import WAYS as SUBJECTS

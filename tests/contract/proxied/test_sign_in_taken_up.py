@@ -20,9 +20,9 @@ from typing import Any
 import httpx
 import trustme
 
-from caretway.simulator import Simulator
-from caretway.simulator.manners import LIVE_AT_ONCE
-from caretway.simulator.proxy import SimProxy
+from caretway_sim import Simulator
+from caretway_sim.manners import LIVE_AT_ONCE
+from caretway_sim.proxy import SimProxy
 from contract.gateways import CHAT
 from contract.proxied.sites import server_context
 

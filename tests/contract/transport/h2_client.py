@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from caretway.cursor_transport.dial import Dialler
-from caretway.cursor_transport.h2_transport import H2Transport
-from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.ports import NewRun, Transport
+from caretway.cursor.transport.dial import Dialler
+from caretway.cursor.transport.h2_transport import H2Transport
+from caretway.cursor.transport.limits import TransportLimits
+from caretway.cursor.transport.ports import NewRun, Transport
 
 from .h2_peer import H2Site
 from .listener import Listener

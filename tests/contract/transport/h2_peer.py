@@ -21,9 +21,9 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from caretway.wire.envelope import EnvelopeReader, pack
-from caretway.wire.errors import write_end
-from caretway.wire.paths import STREAM_TYPE
+from caretway.cursor.wire.envelope import EnvelopeReader, pack
+from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.paths import STREAM_TYPE
 
 
 class PeerStream:

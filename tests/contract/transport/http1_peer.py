@@ -8,11 +8,11 @@ from typing import cast
 
 import h11
 
-from caretway.wire.bidi import AppendReader, read_append
-from caretway.wire.envelope import EnvelopeReader, pack
-from caretway.wire.errors import write_end
-from caretway.wire.messages import ai
-from caretway.wire.paths import BIDI_APPEND, RUN_SSE, STREAM_TYPE, UNARY_TYPE
+from caretway.cursor.wire.bidi import AppendReader, read_append
+from caretway.cursor.wire.envelope import EnvelopeReader, pack
+from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.messages import ai
+from caretway.cursor.wire.paths import BIDI_APPEND, RUN_SSE, STREAM_TYPE, UNARY_TYPE
 
 
 class Http1Script:

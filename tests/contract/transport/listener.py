@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from caretway.core.errors import GatewayError
-from caretway.cursor_transport.ports import NewRun, RunHandler, Transport
-from caretway.wire.envelope import End
+from caretway.cursor.transport.ports import NewRun, RunHandler, Transport
+from caretway.cursor.wire.envelope import End
 
 PATIENCE_S = 20.0
 

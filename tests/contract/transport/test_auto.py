@@ -9,10 +9,10 @@ import pytest
 import trustme
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.auto_transport import AutoTransport, open_transport
-from caretway.cursor_transport.dial import Dialler
-from caretway.cursor_transport.h2_connection import NotHttp2
-from caretway.cursor_transport.ports import NewRun, Transport
+from caretway.cursor.transport.auto_transport import AutoTransport, open_transport
+from caretway.cursor.transport.dial import Dialler
+from caretway.cursor.transport.h2_connection import NotHttp2
+from caretway.cursor.transport.ports import NewRun, Transport
 
 from .h2_peer import PeerStream, Script, h2_site
 from .http1_peer import Http1Script, http1_site

@@ -12,14 +12,14 @@ from h2.errors import ErrorCodes
 from h2.settings import SettingCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import socket_dial
-from caretway.cursor_transport.h2_transport import H2Transport
-from caretway.cursor_transport.limits import MIB, TransportLimits
-from caretway.cursor_transport.ports import NewRun
-from caretway.tasks import spawn
-from caretway.wire.envelope import COMPRESSED, pack
-from caretway.wire.errors import write_end
-from caretway.wire.paths import RUN
+from caretway.cursor.transport.dial import socket_dial
+from caretway.cursor.transport.h2_transport import H2Transport
+from caretway.cursor.transport.limits import MIB, TransportLimits
+from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.wire.envelope import COMPRESSED, pack
+from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.paths import RUN
+from caretway.processes.tasks import spawn
 
 from .h2_client import HEADERS, client, echo_twenty
 from .h2_peer import H2Site, PeerStream, Script, h2_site, in_process

@@ -7,13 +7,13 @@ import pytest
 from h2.errors import ErrorCodes
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import Dialler
-from caretway.cursor_transport.h2_stream import Unprocessed
-from caretway.cursor_transport.h2_transport import H2Transport
-from caretway.cursor_transport.limits import MIB, TransportLimits
-from caretway.cursor_transport.ports import NewRun
-from caretway.wire.envelope import pack
-from caretway.wire.errors import ConnectError, write_unary
+from caretway.cursor.transport.dial import Dialler
+from caretway.cursor.transport.h2_stream import Unprocessed
+from caretway.cursor.transport.h2_transport import H2Transport
+from caretway.cursor.transport.limits import MIB, TransportLimits
+from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.wire.envelope import pack
+from caretway.cursor.wire.errors import ConnectError, write_unary
 
 from .h2_client import client, echo_twenty
 from .h2_peer import PeerStream, Script, h2_site

@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor_transport.dial import Dialler
-from caretway.cursor_transport.http1_transport import Http1Transport
-from caretway.cursor_transport.limits import KIB, MIB, TransportLimits
-from caretway.cursor_transport.ports import NewRun, Transport
-from caretway.wire.envelope import pack
-from caretway.wire.errors import ConnectError, write_unary
-from caretway.wire.paths import BIDI_APPEND, RUN_SSE
+from caretway.cursor.transport.dial import Dialler
+from caretway.cursor.transport.http1_transport import Http1Transport
+from caretway.cursor.transport.limits import KIB, MIB, TransportLimits
+from caretway.cursor.transport.ports import NewRun, Transport
+from caretway.cursor.wire.envelope import pack
+from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.paths import BIDI_APPEND, RUN_SSE
 
 from .http1_peer import Http1Script, Http1Site, PeerRequest, PeerRun, http1_site
 from .listener import Listener, close_after_one, count_down, soon

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.core.errors import ErrorKind
-from caretway.cursor_transport.dial import Dial, Dialler, Origin, P
-from caretway.cursor_transport.http1_transport import Http1Transport
-from caretway.cursor_transport.limits import TransportLimits
-from caretway.cursor_transport.ports import NewRun
-from caretway.wire.paths import BIDI_APPEND
+from caretway.cursor.transport.dial import Dial, Dialler, Origin, P
+from caretway.cursor.transport.http1_transport import Http1Transport
+from caretway.cursor.transport.limits import TransportLimits
+from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.wire.paths import BIDI_APPEND
 
 from .byte_proxy import ByteProxy, byte_proxy
 from .http1_peer import Http1Script, Http1Site, PeerRequest, PeerRun, http1_site

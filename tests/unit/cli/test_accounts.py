@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.auth.account import Account
+from caretway.accounts.account import Account
 from caretway.cli.doctor import check_account, check_port
 from caretway.cli.findings import as_lines
 from caretway.cli.login import found_file, lasts, read_key, signed_in
@@ -16,9 +16,9 @@ from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
-from caretway.page.local_checks import Finding, check_data_dir
+from caretway.dashboard.local_checks import Finding, check_data_dir
 from caretway.upstream import sign_ins
-from unit.auth.desk import jwt
+from unit.accounts.desk import jwt
 
 HOME = {"HOME": "/h"}
 

@@ -8,8 +8,8 @@ import pytest
 from caretway.cli.doctor import check_agent_files
 from caretway.config import Settings
 from caretway.config.places import cursor_agent_files
-from caretway.page.local_checks import check_ledger
-from unit.ledger.told import kept, response
+from caretway.dashboard.local_checks import check_ledger
+from unit.usage.ledger.told import kept, response
 
 PLACES = [
     ("linux", {}, ["/h/.config/cursor", "/h/.cursor"]),

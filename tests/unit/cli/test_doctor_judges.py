@@ -9,8 +9,8 @@ from caretway.cli.doctor_clients import Api, check_clients, mistake_in, right
 from caretway.cli.doctor_gateways import check_history, judged
 from caretway.cli.running import RunningGateway
 from caretway.core.records import TurnRecord
-from caretway.ledger.ledger import Ledger
-from caretway.ledger.ledger_file import FILE_NAME
+from caretway.usage.ledger.ledger import Ledger
+from caretway.usage.ledger.ledger_file import FILE_NAME
 
 PORTS, TLS = {32124, 443}, {443}
 

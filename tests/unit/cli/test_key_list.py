@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from caretway.budgets.budget import BudgetScope, Spent, day_of, parse_budget
-from caretway.budgets.spent_file import FILE
-from caretway.budgets.sqlite_store import SqliteSpent
-from caretway.budgets.verdict import Level
 from caretway.cli.key_list import KeyRow, as_json, as_table, read_rows
 from caretway.cli.process import CommandFailed
 from caretway.cli.terminal import Style
-from caretway.keys.named_key import NamedKey
+from caretway.usage.budgets.budget import BudgetScope, Spent, day_of, parse_budget
+from caretway.usage.budgets.spent_file import FILE
+from caretway.usage.budgets.sqlite_store import SqliteSpent
+from caretway.usage.budgets.verdict import Level
+from caretway.usage.keys.named_key import NamedKey
 
 GOLDEN = Path(__file__).parent / "golden" / "key_list.txt"
 NOW = time.mktime((2026, 11, 17, 13, 0, 0, 0, 0, -1))

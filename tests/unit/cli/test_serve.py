@@ -22,8 +22,8 @@ from caretway.config.loading import load
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
-from caretway.tasks import spawn
-from caretway.web.access import reachable_from_outside
+from caretway.processes.tasks import spawn
+from caretway.server.access import reachable_from_outside
 
 PLAIN = Style()
 URL = "http://127.0.0.1:32124"

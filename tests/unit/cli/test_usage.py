@@ -25,11 +25,11 @@ from caretway.core.account_usage import AccountUsage, OnDemand, PeriodUsage, Pla
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin
-from caretway.ledger.ledger_file import LEDGER
-from caretway.ledger.prices import PriceList
-from caretway.ledger.queries import LedgerQueries, Totals
 from caretway.storage.database import read_database
-from unit.ledger.told import EVER, NOW, REFUSED, kept, response, run
+from caretway.usage.ledger.ledger_file import LEDGER
+from caretway.usage.ledger.prices import PriceList
+from caretway.usage.ledger.queries import LedgerQueries, Totals
+from unit.usage.ledger.told import EVER, NOW, REFUSED, kept, response, run
 
 GOLDEN = Path(__file__).parent / "golden"
 PERSON = AccountUsage(

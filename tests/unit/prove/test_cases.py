@@ -14,7 +14,7 @@ from caretway.prove.cases import BY_NAME, CASES, CHEAPEST, Case
 from caretway.prove.driver import QUESTIONS
 from caretway.prove.facts import CaseVerdict
 
-PAGE: Final = (Path(caretway.__file__).parent / "wire" / "README.md").read_text(encoding="utf-8")
+PAGE: Final = (Path(caretway.__file__).parent / "cursor" / "wire" / "README.md").read_text(encoding="utf-8")
 ROWS: Final = [line.removeprefix("| ") for line in PAGE.splitlines() if line.startswith("| ")]
 FLAGS: Final = {setting.flag for setting in SETTINGS} | {"--model", "--second-model", "--other-version", "--live"}
 

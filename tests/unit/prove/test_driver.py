@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from caretway.accounts.models.catalogue import ModelCatalogue
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted
 from caretway.core.request import Role, TurnRequest
 from caretway.core.turn import Abilities, ModelInfo
-from caretway.models.catalogue import ModelCatalogue
 from caretway.prove import asking
 from caretway.prove.cases import BY_NAME, NEEDS_TEXT, PRIVATE
 from caretway.prove.choosing import Roles

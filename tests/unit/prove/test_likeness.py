@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caretway.prove.likeness import SWITCHES, like, told_apart
-from caretway.simulator.manners import LIVE
+from caretway_sim.manners import LIVE
 
 TABLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),

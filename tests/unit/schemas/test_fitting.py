@@ -23,8 +23,8 @@ from caretway.schemas.fitting import (
     plain_tuple,
     rules_for,
 )
-from caretway.simulator import catalogue, schema_rules
-from unit.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
+from caretway_sim import catalogue, schema_rules
+from unit.backends.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
 
 Schema = dict[str, Any]
 TEXT, WHOLE, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from caretway.budgets.spent_file import SPENT
-from caretway.ledger.ledger_file import LEDGER
 from caretway.sessions.response_file import RESPONSES
 from caretway.sessions.store import CONVERSATIONS
 from caretway.storage.database import (
@@ -21,6 +19,8 @@ from caretway.storage.database import (
     read_database,
     transaction,
 )
+from caretway.usage.budgets.spent_file import SPENT
+from caretway.usage.ledger.ledger_file import LEDGER
 
 KINDS = [SPENT, LEDGER, RESPONSES, CONVERSATIONS]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.holds)

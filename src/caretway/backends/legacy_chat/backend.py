@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 from ...core.request import TurnRequest
 from ...core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
-from ...cursor_transport.heads import REQUEST_ID
-from ...cursor_transport.identity import Identity, TokenSource, checksum, new_id
-from ...cursor_transport.ports import Listening, RunHandler, Transport
-from ...wire import paths
+from ...cursor.transport.heads import REQUEST_ID
+from ...cursor.transport.identity import Identity, TokenSource, checksum, new_id
+from ...cursor.transport.ports import Listening, RunHandler, Transport
+from ...cursor.wire import paths
 from .compose import compose
 from .turn import ChatLimits, ChatTurn
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ...core.request import Role, TurnRequest
-from ...wire.messages import ai
+from ...cursor.wire.messages import ai
 
 PROJECT_PATH: Final = "/project"
 """What the clients of old sent; the service never needed a real one."""

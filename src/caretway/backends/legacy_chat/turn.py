@@ -15,14 +15,14 @@ from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
-from ...cursor_transport.deadline_timer import DeadlineTimer
-from ...cursor_transport.faults import fault_from_connect
-from ...cursor_transport.ports import Listening, RunHandler
-from ...cursor_transport.refusals import CHAT_CAUSES, AskedRun
-from ...tasks import spawn
-from ...wire.envelope import End
-from ...wire.errors import ErrorSyntax, read_end
-from ...wire.messages import ai
+from ...cursor.transport.deadline_timer import DeadlineTimer
+from ...cursor.transport.faults import fault_from_connect
+from ...cursor.transport.ports import Listening, RunHandler
+from ...cursor.transport.refusals import CHAT_CAUSES, AskedRun
+from ...cursor.wire.envelope import End
+from ...cursor.wire.errors import ErrorSyntax, read_end
+from ...cursor.wire.messages import ai
+from ...processes.tasks import spawn
 
 WAY_OUT = "Use --backend agent, --backend sdk or --backend cli instead."
 _TRIED_AGAIN = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.SIGNED_OUT})

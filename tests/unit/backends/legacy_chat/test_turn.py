@@ -10,10 +10,10 @@ from caretway.backends.legacy_chat.turn import ChatLimits, ChatTurn
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
-from caretway.cursor_transport.ports import Listening, RunHandler
-from caretway.wire.envelope import End
-from caretway.wire.errors import ConnectError, write_end
-from caretway.wire.messages import ai
+from caretway.cursor.transport.ports import Listening, RunHandler
+from caretway.cursor.wire.envelope import End
+from caretway.cursor.wire.errors import ConnectError, write_end
+from caretway.cursor.wire.messages import ai
 from receiving import receive
 
 

@@ -1,0 +1,409 @@
+"""The table of a turn's tool calls: which call an exec belongs to, calls repeated after a lost attempt (answered from
+memory, never shown twice), late siblings, one call at a time, limits in number and size. Pure.
+
+A call is being written, then asked for, then answered; a checkpoint that holds its result takes it out of the table.
+
+After a new attempt, calls that its checkpoint does not hold are expected once more, in order. A call on the wire that
+means the same as an expected one (name and parsed arguments) is that call: it is answered from memory, once, or waits
+for the client's result. A call that was cut while it was being written goes on where the client's copy ends. Anything
+else while calls are expected means that the model took another way (`Diverged`).
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
+from ...core.request import ToolResult
+from ..builtin_tools.decisions import Convert
+from ..builtin_tools.execs import readdressed
+from . import call_limits as limits
+from .arguments import grown, sure
+from .call_rows import (
+    Asked,
+    Call,
+    CallState,
+    Saved,
+    answered_again,
+    may_be,
+    means,
+    result_held,
+    still_missing,
+    written_whole,
+)
+from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
+from .echo import Diverged
+from .held_results import Held
+
+__all__ = ["Call", "CallState", "CallTable"]
+
+
+class CallTable:
+    __slots__ = (
+        "_bytes",
+        "_calls",
+        "_closed",
+        "_drafts",
+        "_given",
+        "_ids",
+        "_left_out",
+        "_listed",
+        "_parallel",
+        "_round",
+        "_step",
+        "_used",
+        "_waiting",
+        "owed",
+        "writing",
+    )
+
+    def __init__(self, *, parallel: bool) -> None:
+        self._parallel = parallel
+        self._calls: dict[str, Call] = {}  # in the order in which they began
+        self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
+        self._drafts = Drafts()
+        self.writing = 0
+        """Calls of which the client has a part."""
+        self.owed: list[Call] = []
+        """Expected once more on this attempt, and not repeated yet."""
+        self._used: set[str] = set()
+        self._listed = self._round = self._left_out = 0
+        self._bytes = 0
+        self._step: list[Call] = []  # whole calls that this response has shown
+        self._waiting: list[Call] = []  # asked for, to be shown in a later response
+        self._closed = self._given = False  # the response has ended with calls; its results are here
+
+    # ---- what the server tells
+
+    def listed(self, count: int) -> None:
+        """The server says how many calls this step has."""
+        self._listed = count
+
+    def left_out(self) -> None:
+        """One of the step's calls was rejected, so it is not in the table."""
+        self._left_out += 1
+
+    def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
+        """The server began to write a call: the client sees it grow."""
+        if self._drafts.knows(ids) or self._told_of(ids) is not None:
+            return ()
+        if self.owed:
+            first = self.owed[0]
+            if first.state is CallState.WRITING and first.name == name:
+                self._bind(ids, self.owed.pop(0))  # the one that was cut
+            else:
+                self._drafts.begin(ids)
+            return ()
+        if not self._may_show():
+            self._drafts.begin(ids)
+            return ()
+        call = self._new(ids, name, convert)
+        call.begun = True
+        self.writing += 1
+        return (ToolCallStarted(call.id, name),)
+
+    def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
+        call = self._told_of(ids)
+        if call is None:
+            if not self._drafts.grow(ids, piece):
+                raise limits.too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
+            return ()
+        if call.state is not CallState.WRITING or not piece:
+            return ()
+        call.draft = grown(call.draft, piece)
+        told = sure(call.draft)
+        if len(told) <= len(call.streamed) or not told.startswith(call.streamed):
+            return ()  # the whole call will tell
+        more, call.streamed = told[len(call.streamed) :], told
+        self._weigh(call)
+        return (ToolCallDelta(call.id, more),)
+
+    def ask(
+        self,
+        ids: Sequence[str],
+        exec_id: int,
+        name: str,
+        arguments: str,
+        convert: Convert | None,
+        *,
+        typed: bool = False,
+    ) -> Asked:
+        """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
+        if len(arguments) > limits.MAX_ARGUMENT_CHARS:
+            raise limits.too_much(f"a tool call with arguments of {len(arguments)} characters")
+        may_show = self._may_show()
+        draft = self._drafts.take(ids)
+        call = self._asked_for(ids, name, arguments, draft)
+        if call is None:
+            call = self._new(ids, name, convert)
+            call.draft = draft
+        self._bind(ids, call)
+        call.exec_id = exec_id
+        call.early = False
+        if call.state is CallState.ANSWERED:
+            return Asked(call, replies=answered_again(call, exec_id, convert))
+        if call.state is CallState.ASKED:
+            return Asked(call)  # the client has it, or it runs: only the exec id is new
+        if call.begun:
+            self.writing -= 1
+        call.convert, call.typed = convert, typed
+        call.state = CallState.ASKED
+        call.arguments = arguments
+        self._weigh(call)
+        if convert is None:
+            return Asked(call, run=True)
+        if not call.begun and not may_show:
+            self._waiting.append(call)
+            return Asked(call)
+        return Asked(call, events=self._show(call))
+
+    def written(self, call_id: str) -> tuple[str, bool]:
+        """What was told of a call before it was asked for, and whether the client has a part of it."""
+        call = self._ids.get(call_id)
+        if call is not None and call.state is CallState.WRITING:
+            return call.draft, call.begun
+        return self._drafts.text(call_id), False
+
+    def unseen(self, call_id: str) -> bool:
+        """Nobody was told of this call, and no lost attempt made it."""
+        return not self.owed and call_id not in self._ids
+
+    def knows(self, call_id: str, name: str, arguments: str) -> bool:
+        """It was made before, or one of this tool is expected once more."""
+        known = self._ids.get(call_id)
+        return (known is not None and may_be(known, name, arguments)) or any(call.name == name for call in self.owed)
+
+    def taken(self, ids: Sequence[str]) -> None:
+        """The server shows a call with its result: the next checkpoint holds it."""
+        call = self._told_of(ids)
+        if call is not None and call.state is CallState.ANSWERED:
+            call.taken = True
+
+    @property
+    def answered(self) -> bool:
+        """There are results of which it is not certain that a checkpoint holds them."""
+        return any(call.state is CallState.ANSWERED for call in self._calls.values())
+
+    def checkpointed(self, held: Held, *, spoke: bool) -> None:
+        """`held`: what the checkpoint itself tells. `spoke`: the model said something after the newest results and
+        before this checkpoint."""
+        for call in list(self._calls.values()):
+            if call.state is not CallState.ANSWERED or call.exec_id is None:
+                continue  # on this attempt nobody has its result
+            there = result_held(call, held)
+            if there or (there is None and call.taken) or (spoke and call.saved is Saved.LIKELY):
+                self._forget(call)
+                self.went_on()
+            elif spoke:
+                call.saved = Saved.LIKELY
+        if spoke:
+            self.went_on()
+
+    def aborted(self, exec_id: int) -> Call | None:
+        """The server no longer wants the result. The client keeps its call; its answer goes nowhere."""
+        for call in self._calls.values():
+            if call.exec_id == exec_id:
+                call.exec_id = None
+                if call.here:
+                    self._forget(call)
+                return call
+        return None
+
+    # ---- a new attempt
+
+    def reopened(self, held: Held) -> None:
+        """A new attempt begins at the last checkpoint, of which `held` tells."""
+        for call in list(self._calls.values()):
+            call.exec_id = None
+            call.draft = ""
+            call.taken = call.own_id = False
+            if call.state is CallState.ANSWERED:
+                there = result_held(call, held)
+                if there or (there is None and call.saved is Saved.LIKELY):
+                    self._forget(call)
+            elif call.state is CallState.ASKED and not call.shown and not call.here:
+                self._forget(call)  # it waited for its turn, and the client never saw it
+        self._waiting.clear()
+        self._ids.clear()
+        self._drafts.clear()
+        self._listed = self._left_out = 0
+        self.owed = list(self._calls.values())
+
+    # ---- what the step is
+
+    @property
+    def step(self) -> Sequence[Call]:
+        return self._step
+
+    @property
+    def open(self) -> list[int]:
+        """Execs that wait for a result."""
+        return [
+            call.exec_id
+            for call in self._calls.values()
+            if call.exec_id is not None and call.state is not CallState.ANSWERED
+        ]
+
+    @property
+    def runs_here(self) -> bool:
+        """A call is being run on this side."""
+        return any(call.here and call.state is CallState.ASKED for call in self._calls.values())
+
+    def complete(self) -> bool:
+        """True when nothing more can be expected of this step; False when only silence can tell."""
+        if not self._step or self.writing:
+            return False
+        return not self._parallel or (self._listed > 0 and not self.missing)
+
+    @property
+    def missing(self) -> bool:
+        """More calls were announced than have come."""
+        return len(self._step) + len(self._waiting) + self._left_out < self._listed
+
+    @property
+    def waits(self) -> bool:
+        """Calls came that the client is to see in a later response."""
+        return bool(self._waiting)
+
+    def take_written(self) -> Sequence[Event] | None:
+        """Some servers ask for the calls of a step one after the other, each after the result of the one before. So
+        those that are written whole are taken as asked for. None: one is not whole."""
+        written = [call for call in self._calls.values() if call.state is CallState.WRITING]
+        if not all(written_whole(call) for call in written):
+            return None
+        for call in written:
+            call.state, call.arguments, call.early = CallState.ASKED, written_whole(call), True
+        self.writing = 0
+        return [event for call in written for event in self._show(call)]
+
+    def close_step(self) -> None:
+        """The client is asked to run what it was shown. Calls that come from now on wait for its next response."""
+        self._closed = True
+
+    def went_on(self) -> None:
+        """There was a sign of the model after the results: what it calls from now on is another step. Without one, a
+        call may be a late sibling of those that were answered."""
+        if self._given and not self._waiting:
+            self._given = False
+            self._round += 1
+
+    # ---- what the client answers
+
+    def carries_text(self, call_id: str) -> bool:
+        """True when the answer to this call has free text: that of a redirected exec has, if it is a shell's output."""
+        return not self._calls[call_id].typed
+
+    def submit(self, results: Iterable[ToolResult]) -> list[bytes]:
+        messages: list[bytes] = []
+        for result in results:
+            call = self._calls[result.call_id]
+            call.result = result
+            call.state = CallState.ANSWERED
+            self._weigh(call)
+            if call.exec_id is not None and call.convert is not None:
+                messages.extend(call.convert(call.exec_id, result))
+        self._step = []
+        self._closed, self._given = False, True
+        self._listed = self._left_out = 0
+        return messages
+
+    def ran(self, call: Call, replies: Sequence[bytes]) -> Sequence[bytes]:
+        """A call that ran on this side is done. The messages that answer it now, if anybody waits."""
+        call.replies = tuple(replies)
+        call.state = CallState.ANSWERED
+        self._weigh(call)
+        return () if call.exec_id is None else readdressed(replies, call.exec_id)
+
+    def next_waiting(self) -> Sequence[Event]:
+        """Calls that had to wait: late siblings, or one when the client takes one at a time."""
+        count = len(self._waiting) if self._parallel else 1
+        shown, self._waiting = self._waiting[:count], self._waiting[count:]
+        return [event for call in shown for event in self._show(call)]
+
+    # ---- which call is it
+
+    def _told_of(self, ids: Sequence[str]) -> Call | None:
+        """By its own id, the first one. Another one may stand for several calls that have ids of their own."""
+        for one in ids:
+            call = self._ids.get(one)
+            if call is not None and (one == ids[0] or not call.own_id):
+                return call
+        return None
+
+    def _asked_for(self, ids: Sequence[str], name: str, arguments: str, draft: str) -> Call | None:
+        known = next((self._ids[one] for one in ids if one in self._ids), None)
+        if known is not None and may_be(known, name, arguments):
+            return known
+        for expected in self.owed:
+            if means(expected, name, arguments, draft):
+                self._claim(expected)
+                return expected
+        if self.owed:
+            raise Diverged("the model asked for another call than before")
+        if known is not None or draft:
+            return None
+        # Told of under another id: some servers use two for one call.
+        told = [call for call in self._calls.values() if call.state is CallState.WRITING or call.early]
+        return next((call for call in told if means(call, name, arguments, call.draft)), None)
+
+    def _claim(self, call: Call) -> None:
+        """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
+        its checkpoint."""
+        for old in self.owed:
+            if old.step < call.step:
+                self._forget(old)
+        self.owed = [other for other in self.owed if other is not call and other.step >= call.step]
+
+    # ---- the rows
+
+    def _new(self, ids: Sequence[str], name: str, convert: Convert | None) -> Call:
+        if len(self._used) >= limits.MAX_CALLS or len(self._calls) >= limits.MAX_OPEN_CALLS:
+            raise limits.too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
+        if any(len(one) > MAX_ID_CHARS for one in ids):
+            raise limits.too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
+        own = ids[0]
+        if own in self._used:  # an edit is a read and a write under one id
+            own = f"{own}~{len(self._used)}"
+        self._used.add(own)
+        call = self._calls[own] = Call(own, name, convert, step=self._round)
+        self._bind(ids, call)
+        return call
+
+    def _bind(self, ids: Sequence[str], call: Call) -> None:
+        call.own_id = call.own_id or len(ids) > 1
+        for one in ids:
+            self._ids[one] = call
+            if one not in call.wire_ids:
+                call.wire_ids = (*call.wire_ids[-limits.MAX_WIRE_IDS :], one)
+
+    def _forget(self, call: Call) -> None:
+        self._calls.pop(call.id, None)
+        for one in [one for one, bound in self._ids.items() if bound is call]:
+            del self._ids[one]
+        self._bytes -= call.size
+
+    def _weigh(self, call: Call) -> None:
+        size = call.remembered_bytes
+        self._bytes += size - call.size
+        call.size = size
+        if self._bytes > limits.MAX_REMEMBERED_BYTES:
+            for old in list(self._calls.values()):
+                if old is not call and old.state is CallState.ANSWERED and not old.forgotten:
+                    self._bytes -= old.drop_answer()
+                    if self._bytes <= limits.MAX_REMEMBERED_BYTES:
+                        break
+
+    def _show(self, call: Call) -> Sequence[Event]:
+        events: list[Event] = [] if call.begun else [ToolCallStarted(call.id, call.name)]
+        call.begun = True
+        if call.streamed:
+            missing = still_missing(call)
+            call.streamed += missing
+            call.arguments = call.streamed  # the model's own spelling: the client has it already
+            if missing:
+                events.append(ToolCallDelta(call.id, missing))
+        events.append(ToolCallReady(call.id, call.name, call.arguments))
+        call.shown = True
+        self._step.append(call)
+        return events
+
+    def _may_show(self) -> bool:
+        return not self._closed and (self._parallel or not (self._step or self.writing))

@@ -1,0 +1,321 @@
+"""TurnRequest -> the run request: system prompt as a rule or a message, history as content-addressed blobs, the newest
+user message and its images, `tool_choice` as a rule in words, "Continue." where nobody asks. Pure.
+
+One blob for each earlier message, so that the same history always has the same ids and the upstream cache stays warm.
+A history that ends with tool results has no newest message: it is asked to go on in words, because some models answer
+nothing to `resume_action` without a checkpoint; the setting `replay_action` chooses.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+from uuid import UUID
+
+import msgspec
+from google.protobuf.message import DecodeError
+from msgspec import Struct
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import message_chars, tokens
+from ...core.named_tool import demand
+from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest, ends_with_results, joined
+from ...cursor.wire.blobs import blob_id, text_part, write_message
+from ...cursor.wire.embedding import around, embed, tag
+from ...cursor.wire.messages import pb
+from ...schemas.fitting import STRICTEST, rules_for
+from .model_shapes import ModelShape, model_fields
+from .offered_tools import PROVIDER, OfferedTools
+from .picture_warnings import picture_warning
+from .replayed_history import root_messages, sendable, typed_history
+from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
+
+GO_ON: Final = "Continue."
+"""A run needs words of the user. A history that ends with the assistant's own says only this."""
+RULES: Final = "<rules>\n{}\n</rules>"
+"""Instructions as a message of the user."""
+NARRATORS: Final = "composer"
+"""Models of this name tell of a call instead of making it, if nobody asks them not to."""
+CALL_IT: Final = "When you want to use a tool, call it. Do not describe the call in text instead."
+GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
+
+_RUN_REQUEST: Final = tag(pb.AgentClientMessage, "run_request")
+_STATE: Final = tag(pb.AgentRunRequest, "conversation_state")
+_ACTION: Final = tag(pb.AgentRunRequest, "action")
+_CONVERSATION: Final = tag(pb.AgentRunRequest, "conversation_id")
+_RUN: Final = tag(pb.AgentRunRequest, "run_id")
+_NO_QUERIES: Final = pb.AgentRunRequest(next_interaction_query_id=0).SerializeToString()
+_SAY: Final = tag(pb.ConversationAction, "user_message_action")
+_RESUME: Final = tag(pb.ConversationAction, "resume_action")
+_WORDS: Final = tag(pb.UserMessageAction, "user_message")
+_CONTEXT: Final = tag(pb.UserMessageAction, "request_context")
+_HISTORY: Final = tag(pb.UserMessageAction, "conversation_history")
+_RESUME_CONTEXT: Final = tag(pb.ResumeAction, "request_context")
+_ENVIRONMENT: Final = tag(pb.RequestContext, "env")
+_RULE: Final = tag(pb.RequestContext, "cloud_rule")
+
+
+_WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
+
+
+class RunContext(Struct, frozen=True):
+    """What the gateway says about itself in a run: nothing about the client's machine that the client did not say."""
+
+    os_version: str = ""
+    shell: str = ""
+    time_zone: str = ""
+    system_delivery: Literal["rule", "message"] = "rule"
+    """Cursor drops root messages of the role `system`: instructions are a rule, or a message of the user."""
+    history_carrier: Literal["root", "typed"] = "root"
+    replay_action: Literal["message", "resume"] = "message"
+    """How a replayed history that ends with tool results is asked to go on."""
+    replay_tool_names: Literal["plain", "prefixed"] = "plain"
+    """Tools in a replayed history by the client's names, or as the model sees them."""
+    web: bool = False
+    """Cursor may search the web by itself."""
+
+
+class Opening(msgspec.Struct, frozen=True):
+    """Everything needed to open (and, after a drop, to reopen) one run, as serialised messages. They are put together
+    when they are sent: what many runs have in common, such as an agent's tools, is held once by all of them."""
+
+    conversation_id: str
+    ids: tuple[bytes, bytes]
+    """Of an AgentRunRequest: the conversation's, and those of the run."""
+    models: tuple[tuple[bytes, bytes], ...]
+    """The same, its two fields for the model: in the way in which it is asked for first, and in others to try."""
+    state: bytes
+    """ConversationStateStructure."""
+    words: bytes | None
+    """UserMessage; None: the history ends with tool results."""
+    history: bytes
+    """Of a UserMessageAction: the history, when it travels in typed fields."""
+    context: tuple[bytes, ...]
+    """RequestContext, in parts."""
+    tools: bytes
+    """Of an AgentRunRequest: its tools."""
+    blobs: dict[bytes, bytes]
+    """The pieces of the state by their ids; the conversation takes them over."""
+    fresh: bool
+    """It begins a conversation, and goes on with none."""
+    model: str
+    """As it is asked for first, for errors."""
+    context_tokens: int
+    """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
+    what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
+    adapted: str = ""
+    """What of the request was changed for the model."""
+    pictures: str = ""
+    """What may keep the model from seeing its pictures."""
+
+    @property
+    def kept_as(self) -> str:
+        """What a snapshot calls the conversation."""
+        return self.conversation_id
+
+    def renamed(self, conversation_id: str) -> "Opening":
+        """The same as another conversation; one that goes on keeps its name."""
+        if not self.fresh:
+            return self
+        ids = embed(_CONVERSATION, conversation_id.encode()), self.ids[1]
+        return msgspec.structs.replace(self, conversation_id=conversation_id, ids=ids)
+
+    def run_request(self, checkpoint: bytes | None = None, model: int = 0) -> bytes:
+        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there. `model`: which of
+        the ways to ask for it."""
+        context = [*self.context]
+        if self.words is None or checkpoint is not None:
+            action = around(_RESUME, around(_RESUME_CONTEXT, context))
+        else:
+            action = around(_SAY, [*around(_WORDS, [self.words]), *around(_CONTEXT, context), self.history])
+        # Present even when empty: without the field the server says "Conversation state is required".
+        state = around(_STATE, [self.state if checkpoint is None else checkpoint])
+        (details, requested), (conversation, run) = self.models[model], self.ids
+        rest = details, self.tools, conversation, requested, run
+        return b"".join(around(_RUN_REQUEST, [*state, *around(_ACTION, action), *rest]))
+
+
+class Composer:
+    """Writes openings. Remembered: what is the same in many of them."""
+
+    def __init__(
+        self, surroundings: RunContext, max_message_bytes: int = MAX_MESSAGE_BYTES, *, check_limits: bool = True
+    ) -> None:
+        """`check_limits`: what Cursor is known to refuse is not sent (`sent_limits.py`)."""
+        self._check_limits = check_limits
+        self._surroundings = surroundings
+        self._max_message_bytes = max_message_bytes
+        self._nowhere = _environment(surroundings, None)
+        self._prefix = f"mcp_{PROVIDER}_" if surroundings.replay_tool_names == "prefixed" else ""
+        self._tools = OfferedTools()
+        self._rest = _rest_of_context(surroundings)
+
+    def compose(
+        self,
+        request: TurnRequest,
+        *,
+        conversation_id: str,
+        run_id: str,
+        checkpoint: bytes | None = None,
+        workspace: str | None = None,
+        unseen: int = 0,
+        shapes: tuple[ModelShape, ...] = (ModelShape.BASE,),
+        simplest: bool = False,
+    ) -> Opening:
+        """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
+        only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation.
+        `shapes`: how to ask for the model, best first. `simplest`: tools' schemas as any maker takes them."""
+        if request.large:
+            check_sizes(request.messages, self._max_message_bytes)
+        talk = request.talk
+        # Instructions and nothing else are what is to be answered.
+        history, newest = split_newest(talk) if talk else ([], joined(request.messages))
+        if newest is not None and ends_with_results(request.messages):
+            newest = joined((_WITH_RESULTS, newest))  # the system's words alone ask for nothing
+        system = _system(request, instructed=bool(talk))
+        as_rule = self._surroundings.system_delivery == "rule"
+        state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
+        if checkpoint is None:
+            if newest is None and self._surroundings.replay_action == "message":
+                newest = _WITH_RESULTS
+            history = sendable(history)
+            root = [] if as_rule or not system else [write_message("user", [text_part(RULES.format(system))])]
+            if self._surroundings.history_carrier == "typed" and newest is not None:
+                typed = embed(_HISTORY, typed_history(history).SerializeToString())
+            else:
+                fitted = fit_history(history, request.model) if self._check_limits else history
+                root += root_messages(fitted, self._prefix)
+            if root:
+                ids = [blob_id(data) for data in root]
+                blobs = dict(zip(ids, root, strict=True))
+                state = pb.ConversationStateStructure(root_prompt_messages_json=ids).SerializeToString()
+        tools = request.tools if request.tool_choice.mode != "none" else ()
+        offer = self._tools.offer(tools, STRICTEST if simplest else rules_for(request.model))
+        if self._check_limits:
+            check_tools(len(tools), offer.size)
+            if newest is not None:
+                check_user_text(newest.text)
+        pictures = [part for part in newest.parts if isinstance(part, Image)] if newest is not None else []
+        where = self._nowhere if workspace is None else _environment(self._surroundings, workspace)
+        rule = embed(_RULE, system.encode()) if system and as_rule else b""
+        if known := 0 if checkpoint is None else _used_tokens(checkpoint):
+            chars = message_chars([newest] if newest is not None else [])
+        else:
+            known = unseen
+            chars = message_chars(request.messages) + len(offer.in_run)
+        return Opening(
+            conversation_id=conversation_id,
+            ids=(embed(_CONVERSATION, conversation_id.encode()), embed(_RUN, run_id.encode()) + _NO_QUERIES),
+            models=model_fields(request.model, request.parameters, request.choice, shapes),
+            state=state,
+            words=_user_message(newest, pictures).SerializeToString() if newest is not None else None,
+            history=typed,
+            context=(where, offer.in_context, rule, self._rest),
+            tools=offer.in_run,
+            blobs=blobs,
+            fresh=checkpoint is None,
+            model=request.model,
+            context_tokens=known + tokens(chars),
+            adapted=offer.told,
+            pictures=picture_warning(pictures, request.model, request.choice.images) if pictures else "",
+        )
+
+
+def message_bytes(parts: Iterable[object]) -> int:
+    """What the texts and images of a message take, those in its results included, as Cursor keeps them: images in
+    base64. About, where it is not ASCII."""
+    count = 0
+    for part in parts:
+        match part:
+            case Text(text=text):
+                count += len(text)
+            case Image(data=data):
+                count += (len(data) + 2) // 3 * 4
+            case ToolResult(content=content):
+                count += message_bytes(content)
+    return count
+
+
+def check_sizes(messages: Iterable[Message], limit: int) -> None:
+    for message in messages:
+        if (size := message_bytes(message.parts)) > limit:
+            raise GatewayError(
+                ErrorKind.TOO_LARGE,
+                f"One message of the request holds {size} bytes, images as base64; Cursor can be sent {limit}.",
+                hint="Send smaller images, or fewer in one message.",
+                code="message_too_large",
+            )
+
+
+def _used_tokens(checkpoint: bytes) -> int:
+    try:
+        return pb.ConversationStateStructure.FromString(checkpoint).token_details.used_tokens
+    except DecodeError:
+        return 0  # whoever reads it as a conversation will say what is wrong with it
+
+
+def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
+    env = pb.RequestContextEnv(
+        os_version=surroundings.os_version, shell=surroundings.shell, time_zone=surroundings.time_zone
+    )
+    if workspace is not None:
+        env.workspace_paths.append(workspace)
+        env.process_working_directory = workspace
+    return embed(_ENVIRONMENT, env.SerializeToString())
+
+
+def _rest_of_context(surroundings: RunContext) -> bytes:
+    return pb.RequestContext(
+        web_search_enabled=surroundings.web,
+        web_fetch_enabled=surroundings.web,
+        rules_info_complete=True,
+        env_info_complete=True,
+        mcp_info_complete=True,
+    ).SerializeToString()
+
+
+def _system(request: TurnRequest, *, instructed: bool) -> str:
+    instructions, rule = request.system if instructed else "", tool_rule(request)
+    return f"{instructions}\n\n{rule}" if instructions and rule else instructions or rule
+
+
+def split_newest(talk: list[Message]) -> tuple[list[Message], Message | None]:
+    """(the history, the user's newest words or None when the history ends with tool results).
+
+    What the user said since the last assistant or tool message is one new message: clients split it as they like.
+    """
+    cut = len(talk)
+    while cut and talk[cut - 1].role is Role.USER:
+        cut -= 1
+    history, fresh = talk[:cut], talk[cut:]
+    if fresh:
+        return history, joined(fresh)
+    if history and history[-1].role is Role.TOOL:
+        return history, None
+    return history, Message(Role.USER, (Text(GO_ON),))
+
+
+def tool_rule(request: TurnRequest) -> str:
+    """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends. Some models are
+    told a rule anyway."""
+    match request.tool_choice.mode:
+        case "required" if request.tools:
+            return "You must call at least one of the offered tools before you answer in text."
+        case "named":
+            return demand(request.tool_choice.name)
+        case "auto" if request.tools and request.model.startswith(NARRATORS):
+            return CALL_IT
+        case _:
+            return ""
+
+
+def _picture_id(data: bytes, number: int) -> str:
+    """A UUID, the same for the same picture in the same place."""
+    return str(UUID(bytes=blob_id(blob_id(data) + number.to_bytes(4, "big"))[:16], version=4))
+
+
+def _user_message(message: Message, pictures: Sequence[Image]) -> pb.UserMessage:
+    user = pb.UserMessage(text=message.text)
+    for number, image in enumerate(pictures):
+        user.selected_context.selected_images.add(
+            uuid=_picture_id(image.data, number), mime_type=image.mime_type, data=image.data
+        )
+    return user

@@ -1,0 +1,470 @@
+"""The protocol of one turn, sans I/O: what each server message leads to (deltas, execs, blobs, queries, checkpoints,
+`turn_ended`), tool results and the user's words beside them. Attempts and retries: `run_life.py`.
+
+In: serialised AgentServerMessages, tool results, the time, and that an attempt was lost. Out: `events` for the client,
+`outgoing` messages in their order, `jobs` to run here. Each KV and exec request is answered in the call that brings it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
+from ...core.named_tool import demand
+from ...core.recovery import Cause
+from ...core.request import Text, ToolResult, TurnRequest, system_text
+from ...core.turn import Snapshot
+from ...cursor.wire import deltas
+from ...cursor.wire.deltas import read_delta
+from ...cursor.wire.heavy import Oversized
+from ...cursor.wire.messages import pb
+from ...schemas.arguments import CORRECTIONS, ArgumentCheck
+from ..builtin_tools import execs
+from ..builtin_tools.decisions import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
+from ..builtin_tools.queries import WebSearch, answer_query, plan_text
+from .arguments import arguments_json
+from .call_limits import MAX_ARGUMENT_CHARS
+from .calls import Call
+from .compose import Opening, message_bytes
+from .echo import Diverged, diverged_fault
+from .held_results import NAMELESS, held_results
+from .late_words import LateWords
+from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
+from .run_life import Retry, RunLife, RunPhase
+from .snapshots import write_state
+from .step_end import StepPace
+from .tally import CACHE_LIFE_S, read_total
+from .turn_clock import ConversationLimits
+from .unseen_tokens import Learn
+from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids, with_extra
+
+__all__ = ["Conversation", "Retry", "RunPhase"]
+
+_READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "grep_args", "diagnostics_args"})
+
+
+class Conversation(RunLife):
+    """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`; the caller takes it and leaves them
+    empty. `feed` says whether there is more to do than to report events: for a delta there is not, so it is cheap."""
+
+    __slots__ = (
+        "_check",
+        "_kept",
+        "_late_words",
+        "_learn",
+        "_older",
+        "_oversized",
+        "_parent",
+        "_policy",
+        "_tools",
+        "_unread",
+        "_unseen",
+        "_web",
+    )
+
+    def __init__(
+        self,
+        opening: Opening,
+        request: TurnRequest,
+        *,
+        policy: Policy,
+        limits: ConversationLimits,
+        fetch_blob: Callable[[bytes], bytes | None],
+        parent: bytes | None = None,
+        unseen: int = 0,
+        learn: Learn | None = None,
+        pace: StepPace | None = None,
+        web: WebSearch = "client",
+    ) -> None:
+        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are.
+        `pace`: what is known of the model's steps. `web`: who searches it."""
+        super().__init__(opening, request, limits, fetch_blob, pace)
+        self._tools = offered_names(request)
+        self._check = ArgumentCheck(request.tools, CORRECTIONS)
+        self._policy = policy
+        self._parent = parent
+        self._unseen = unseen
+        self._learn = learn
+        self._web = web
+        self._older: frozenset[bytes] = frozenset()  # messages of the checkpoint before the newest
+        self._kept = True  # the newest checkpoint is the one we have
+        self._oversized = 0
+        self._late_words = LateWords()
+        self._unread: Sequence[Text] = ()
+        """Of the system, beside results that have no place for words: for the next result that has one, or for the
+        next turn of the user."""
+
+    def feed(self, payloads: Sequence[bytes], now: float) -> bool:
+        """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
+        raises."""
+        self.watch.heard = now
+        more, kind, words = False, 0, ""
+        try:
+            for payload in payloads:
+                if self.phase is RunPhase.RUNNING and (delta := read_delta(payload)) is not None:
+                    if delta[0] == kind:
+                        words += delta[1]  # what was read together is told together
+                        continue
+                    if words:
+                        self._delta(kind, words, now)
+                    kind, words = delta
+                    continue
+                if words:
+                    self._delta(kind, words, now)
+                    kind, words = 0, ""
+                more = True
+                if self.phase in (RunPhase.OVER, RunPhase.LOST) and not self.ended:
+                    return True
+                message = pb.AgentServerMessage.FromString(payload)
+                if type(payload) is Oversized:
+                    self._too_large(message.exec_server_message, now)
+                else:
+                    self._take(message, now)
+            if words:
+                self._delta(kind, words, now)
+        except DecodeError as broken:
+            self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
+        except Diverged as other_way:
+            in_call = other_way.in_call or self._calls.writing > 0
+            self.lost(Cause.DIVERGED, diverged_fault(other_way, in_call=in_call), retryable=True)
+            return True
+        except GatewayError as fault:
+            self._refused(fault)
+            return True
+        return more
+
+    # ---- the client's side
+
+    def submit(self, results: Sequence[ToolResult], extra: Sequence[Text], now: float, demanded: str = "") -> None:
+        """Answer the calls of the step. Raises GatewayError(TURN_GONE) before anything is sent when it cannot."""
+        if self.phase is not RunPhase.PAUSED:
+            raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
+        if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
+            raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
+        if demanded and (self._calls.waits or self._calls.writing):
+            raise GatewayError(ErrorKind.TURN_GONE, "The model has made more calls, and a certain one is demanded.")
+        if demanded and any(self._calls.carries_text(result.call_id) for result in results):
+            extra = (*extra, system_text(demand(demanded)))
+        if extra or self._unread:
+            results, self._unread = with_extra(results, (*self._unread, *extra), self._calls.carries_text)
+        self.phase = RunPhase.RUNNING
+        self.visible = False
+        self._tally.next_response(results, warm=self.watch.hush(now) <= CACHE_LIFE_S)
+        # Whatever the last response left unread is not this response's business.
+        self._named.next_step(demanded)
+        self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
+        self.outgoing.extend(self._calls.submit(results))
+        self.watch.progressed = now
+        self._results_given = self._heard = self._unconfirmed = True
+        self._known_there = False
+        self._spoke = False
+        self._progress_made()
+        if waiting := self._calls.next_waiting():
+            self._show(waiting)
+            self._settle_step(now)
+
+    def _said_late(self) -> Sequence[Event]:
+        """What was said after the last response had ended."""
+        events, chars = self._late_words.take()
+        if events:
+            self.visible = self._moved = True
+            self._tally.spoken_chars += chars
+        return events
+
+    def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
+        """The outcome of a job that ran on this side."""
+        self.watch.progressed = now
+        self._heard = True
+        self._known_there = False
+        self._spoke = False
+        self.outgoing.extend(self._calls.ran(call, messages))
+
+    def snapshot(self, backend: str) -> Snapshot | None:
+        if self._checkpoint is None or not self._kept or not self.ended:
+            return None
+        unread = "\n\n".join([text.text for text in self._unread]) if self._unread else ""
+        state = write_state(self._opening.kept_as, self._checkpoint, unread)
+        return Snapshot(backend, state, dict(self._blobs.own), self._blobs.fetch, self._parent)
+
+    # ---- the server's side
+
+    def _take(self, message: pb.AgentServerMessage, now: float) -> None:
+        match message.WhichOneof("message"):
+            case "interaction_update":
+                self._update(message.interaction_update, now)
+            case "kv_server_message":
+                news = self._blobs.news
+                answer = self._blobs.answer(message.kv_server_message)  # at once, also while parked
+                if self._blobs.news > news:
+                    self.watch.progressed = now
+                if answer is not None:
+                    self.outgoing.append(answer)
+            case "exec_server_message":
+                self._exec(message.exec_server_message, now)
+            case "conversation_checkpoint_update":
+                if not self._ended:
+                    self._save(message.conversation_checkpoint_update, now)
+            case "exec_server_control_message":
+                aborted = self._calls.aborted(message.exec_server_control_message.abort.id)
+                if aborted is not None and aborted.here:
+                    self.aborted_jobs = (*self.aborted_jobs, aborted)
+            case "interaction_query":
+                self.watch.progressed = now
+                self._tally.calling()
+                self._tally.answered()
+                self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
+                if plan := plan_text(message.interaction_query):
+                    self._words(deltas.TEXT, plan, now)  # always the same: an attempt may repeat it
+            case _:
+                pass  # newer servers say more than we know; silence is what the official client answers too
+
+    def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
+        self.watch.progressed = now
+        state = checkpoint.SerializeToString()
+        self._kept = bool(state)
+        if not state:
+            return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
+        self._checkpoint = state
+        if self._unconfirmed:
+            self._confirmed()
+        if (more := self._tally.details(checkpoint.token_details)) is not None and self._learn is not None:
+            self._learn(self._unseen + more)
+        if self._calls.answered:
+            held = held_results(checkpoint, self._blobs.own, self._older)
+            self._calls.checkpointed(held, spoke=self._spoke)
+            self._older = frozenset(checkpoint.root_prompt_messages_json)
+        self._echo.saved()
+        if self._moved:
+            self._progress_made()
+
+    def _update(self, update: pb.InteractionUpdate, now: float) -> None:
+        match update.WhichOneof("message"):
+            case "text_delta":
+                self._words(deltas.TEXT, update.text_delta.text, now)
+            case "thinking_delta":
+                self._words(deltas.THINKING, update.thinking_delta.text, now)
+            case "token_delta":
+                self._more_comes(now)  # long reasoning may tell nothing else for minutes
+                self._tally.counted(update.token_delta.tokens)
+            case "heartbeat" | None:
+                pass
+            case "tool_call_started":
+                self._more_comes(now)
+                self._tally.calling()
+            case "tool_call_delta":
+                self._more_comes(now)
+            case "partial_tool_call":
+                self._more_comes(now)
+                self._tally.calling()
+                self._partial(update.partial_tool_call, now)
+            case "tool_call_completed":
+                self.watch.progressed = now
+                self._tally.answered()
+                if self._unconfirmed:
+                    self._confirmed()
+                completed = update.tool_call_completed
+                self._calls.taken(wire_ids(completed.tool_call, completed.call_id))
+            case "tool_requests_listed":
+                self._calls.listed(update.tool_requests_listed.call_count)
+                self._settle_step(now)
+            case "turn_ended":
+                self._turn_ended(update.turn_ended)
+            case "step_started":
+                self.watch.progressed = now
+                if self._unconfirmed:
+                    self._confirmed()
+            case _:
+                self.watch.progressed = now
+
+    def _more_comes(self, now: float) -> None:
+        """A sign that the model is writing."""
+        watch = self.watch
+        silence = now - max(watch.called, watch.spoken)
+        if silence > self._silence:
+            self._silence = silence
+        watch.progressed = watch.spoken = now
+
+    def _words(self, kind: int, words: str, now: float) -> None:
+        if self.phase is not RunPhase.PAUSED:
+            self._delta(kind, words, now)
+            return
+        before = len(self.events)
+        self._delta(kind, words, now)
+        late = self.events[before:]
+        del self.events[before:]
+        if not self._late_words.keep(late):
+            self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results are told to a fresh run
+
+    def _delta(self, kind: int, words: str, now: float) -> None:
+        watch = self.watch
+        watch.progressed = watch.spoken = now
+        self._spoke = True
+        if kind == deltas.TEXT:
+            if text := self._echo.text(words):
+                if self._calls.owed:
+                    raise Diverged("the model spoke where it called a tool before")
+                self._tally.spoken_chars += len(text)
+                self.visible = self._moved = True
+                self.events.append(TextDelta(text))
+        elif (thought := self._echo.reasoning(words)) and not self._calls.owed:
+            self._tally.spoken_chars += len(thought)
+            self.visible = self._moved = True
+            self.events.append(ReasoningDelta(thought))
+
+    def _partial(self, partial: pb.PartialToolCallUpdate, now: float) -> None:
+        call = partial.tool_call
+        ids = wire_ids(call, partial.call_id)
+        if not ids:
+            return
+        if call.WhichOneof("tool") == "mcp_tool_call":
+            name = client_name(call.mcp_tool_call.args, self._tools)
+            if name in self._tools and self._named.name in ("", name):
+                self._next_step()
+                self._show(self._calls.begin(ids, name, mcp_answer))
+        self._show(self._calls.grow(ids, partial.args_text_delta))
+        if self._calls.writing:
+            self._settle_step(now)  # the step has one more call
+
+    def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
+        if self.phase is not RunPhase.RUNNING:
+            return
+        if self._calls.owed or self._calls.writing or self._echo.skip:
+            raise Diverged("the model ended its answer before it was where it had been")
+        if not (ended.input_tokens or ended.output_tokens) and self.reshapable:
+            self.nobody_there = True
+            return
+        if self._unconfirmed:
+            self._confirmed()
+        self.events.append(UsageReported(self._tally.ended(read_total(ended))))
+        if self._named.rejected:
+            self.events.append(self._named.note)
+        self.events.append(TurnEnded())
+        self._ended = True
+        self.phase = RunPhase.OVER
+
+    # ---- execs: every one gets an answer
+
+    def _exec(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        self.watch.progressed = now
+        ready = ready_answer(exec_, self._tools, self._opening.context)
+        if ready is not None:
+            if exec_.HasField("mcp_args"):
+                self._tally.calling()
+            self.outgoing += ready
+        elif not exec_.HasField("mcp_args"):
+            self._built_in(exec_, now)
+        elif self._named.name and self._rejects(
+            exec_.mcp_args.tool_call_id,
+            client_name(exec_.mcp_args, self._tools),
+            arguments_json(exec_.mcp_args.args),
+        ):
+            self._reject(exec_, now)
+        elif len(arguments := arguments_json(exec_.mcp_args.args)) > MAX_ARGUMENT_CHARS:
+            self._too_large(exec_, now)
+        else:
+            name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
+            if self._calls.unseen(call_id) and (told := self._check.correction(name, arguments)):
+                self._tally.calling()
+                self.outgoing += mcp_answer(exec_.id, ToolResult("", (Text(told),), is_error=True))
+            else:
+                self._ask(exec_, call_id, name, arguments, mcp_answer, now)
+
+    def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
+        that is the call; else the model hears that it was too large."""
+        self.watch.progressed = now
+        name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
+        if name in self._tools and self._named.rejects(name):
+            self._reject(exec_, now)
+            return
+        text, begun = self._calls.written(call_id)
+        if name in self._tools and len(text) <= MAX_ARGUMENT_CHARS and whole(text):
+            self._ask(exec_, call_id, name, text, mcp_answer, now)
+            return
+        self._oversized += 1
+        if begun or self._oversized > MAX_OVERSIZED:
+            raise cannot_go_on(name or exec_.WhichOneof("message") or "a tool", begun=begun)
+        self._tally.calling()
+        self.outgoing.extend(too_large(exec_))
+
+    def _built_in(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        self._tally.calling()
+        match self._policy(exec_):
+            case Redirect(name=name, arguments=arguments) if self._rejects(execs.call_id(exec_), name, arguments):
+                self._reject(exec_, now)
+            case Redirect(name=name, arguments=arguments, convert=convert, carries_text=carries):
+                self._ask(exec_, execs.call_id(exec_), name, arguments, convert, now, typed=not carries)
+            case RunHere():
+                kind = exec_.WhichOneof("message") or ""
+                self._worked_here = self._worked_here or kind not in _READ_ONLY
+                self._ask(exec_, execs.call_id(exec_), kind, execs.essence(exec_), None, now)
+            case Refuse(reason=reason):
+                self.outgoing.extend(execs.refuse(exec_, reason))
+            case EndTurn(error=error):
+                raise error
+
+    def _rejects(self, call_id: str, name: str, arguments: str) -> bool:
+        """A new attempt may repeat calls of earlier steps: those have their results."""
+        return not self._calls.knows(call_id, name, arguments) and self._named.rejects(name)
+
+    def _reject(self, exec_: pb.ExecServerMessage, now: float) -> None:
+        """A call of another tool than the demanded one. The last one is not answered: either the demanded call stands
+        beside it, or the turn ends."""
+        self._tally.calling()
+        self._heard = True
+        self._calls.left_out()
+        rejection = execs.refuse(exec_, self._named.rejection)
+        if self._named.spent and self.phase is RunPhase.RUNNING and not self._calls.step:
+            self._withheld += rejection
+            self.watch.called = now
+        else:
+            self.outgoing += rejection
+        self._settle_step(now)
+
+    def _ask(
+        self,
+        exec_: pb.ExecServerMessage,
+        call_id: str,
+        name: str,
+        arguments: str,
+        convert: Convert | None,
+        now: float,
+        *,
+        typed: bool = False,
+    ) -> None:
+        call_id = call_id or f"{NAMELESS}{self._attempts}_{exec_.id}"
+        self._next_step()
+        asked = self._calls.ask((call_id,), exec_.id, name, arguments, convert, typed=typed)
+        if asked.replies:
+            self._spoke = False
+            self.outgoing.extend(asked.replies)
+        self._show(asked.events)
+        if asked.run:
+            self.jobs = (*self.jobs, (asked.call, exec_))
+        elif not asked.replies:
+            silence = self.watch.hush(now)
+            late = not asked.call.shown if self.phase is RunPhase.PAUSED else bool(asked.events) and self._unconfirmed
+            if late:
+                silence = self._silence or silence  # the first sign of it tells how long it was silent
+                self._pace.late(silence)
+            silence = max(silence, self._silence)
+            self._silence = 0.0
+            sibling = late or len(self._calls.step) > 1
+            self._longest_silence = max(self._longest_silence, silence) if sibling else 0.0
+            self.watch.called = now
+        self._settle_step(now)
+
+    def _next_step(self) -> None:
+        if self._spoke:
+            if self._unconfirmed:
+                self._confirmed()
+                self._longest_silence = 0.0
+            self._calls.went_on()
+
+    def _confirmed(self) -> None:
+        """Upstream has the results of the step: a call that comes now is not a sibling of those that were answered."""
+        self._pace.settled(self._longest_silence)
+        self._unconfirmed = False
+        self._silence = 0.0

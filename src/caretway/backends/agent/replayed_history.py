@@ -1,0 +1,173 @@
+"""A client's history as Cursor takes it: foreign call ids hashed, results without a call told in words, pictures of
+results moved to a user message, broken arguments kept as text. JSON roots or typed fields. Pure.
+
+Cursor refuses a whole run for one id of another maker, for a result whose call is not there, and for a picture where
+it expects none. The same id is always rewritten in the same way. Makers of models refuse calls without a result and
+empty messages: the former get one that says so, the latter are left out.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ...core.json_bounds import crowded
+from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from ...cursor.wire.blobs import image_part, text_part, tool_call_part, tool_result_part, write_message
+from ...cursor.wire.messages import pb
+
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ORPHAN: Final = "[Result of an earlier tool call]"
+FAILED_ORPHAN: Final = "[Error of an earlier tool call]"
+PICTURES: Final = "[Pictures from the tool results above]"
+_NOTHING: Final = Text("")
+NO_RESULT: Final = "[No result: the call was given up]"
+
+
+def plain_id(call_id: str) -> str:
+    """An id of letters, digits, `_` and `-`, at most 64 of them: the same one, or a hash of it."""
+    if _PLAIN_ID.fullmatch(call_id):
+        return call_id
+    return f"call_{hashlib.sha256(call_id.encode(errors='surrogatepass')).hexdigest()[:32]}"
+
+
+def sendable(history: Sequence[Message]) -> list[Message]:
+    """The same history with ids, results and pictures as Cursor takes them. A message that is fine stays as it is."""
+    made: list[Message] = []
+    called: dict[str, None] = {}  # and not answered yet
+    told: list[Part] = []  # waits for the end of the results: nothing may come between those of one step
+    for message in history:
+        if message.role is not Role.TOOL:
+            _end_step(made, called, told)
+        parts = [_sendable(part, called, told) for part in message.parts]
+        kept = tuple(part for part in parts if part is not None)
+        if not any(map(_says_something, kept)):
+            continue
+        if len(kept) == len(parts) and all(map(_same, kept, message.parts)):
+            made.append(message)
+        else:
+            made.append(Message(message.role, kept))
+    _end_step(made, called, told)
+    return made
+
+
+def _end_step(made: list[Message], called: dict[str, None], told: list[Part]) -> None:
+    if called:
+        given_up = [ToolResult(plain_id(call), (Text(NO_RESULT),), is_error=True) for call in called]
+        made.append(Message(Role.TOOL, tuple(given_up)))
+        called.clear()
+    if told:
+        made.append(Message(Role.USER, tuple(told)))
+        told.clear()
+
+
+def _says_something(part: Part) -> bool:
+    return not isinstance(part, Reasoning) and part != _NOTHING
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _sendable(part: Part, called: dict[str, None], told: list[Part]) -> Part | None:
+    """None: it is told elsewhere."""
+    match part:
+        case ToolCall(id=call, name=name, arguments=arguments):
+            called[call] = None
+            return part if (plain := plain_id(call)) == call else ToolCall(plain, name, arguments)
+        case ToolResult(call_id=call, content=content, is_error=failed):
+            pictures = [one for one in content if isinstance(one, Image)]
+            if call not in called:
+                said = f"{FAILED_ORPHAN if failed else ORPHAN}\n{result_text(part)}"
+                told += [Text(f"\n\n{said}" if told else said), *pictures]
+                return None
+            del called[call]  # a second result of one call has no call either
+            if pictures:
+                told += [Text(f"\n\n{PICTURES}" if told else PICTURES), *pictures]
+            elif (plain := plain_id(call)) == call:
+                return part
+            return ToolResult(plain_id(call), tuple(_texts(content)), failed)
+        case _:
+            return part
+
+
+def _texts(content: Iterable[Text | Image]) -> list[Text]:
+    return [one for one in content if isinstance(one, Text)]
+
+
+def root_messages(history: Sequence[Message], prefix: str = "") -> list[bytes]:
+    """One JSON message for each message of a sendable history; consecutive tool messages stay one each. `prefix`:
+    before the names of tools."""
+    names: dict[str, str] = {}
+    written: list[bytes] = []
+    for message in history:
+        parts: list[dict[str, Any]] = []
+        for part in message.parts:
+            match part:
+                case Text(text=text):
+                    if text:
+                        parts.append(text_part(text))
+                case Image(data=data, mime_type=mime_type):
+                    parts.append(image_part(mime_type, base64.b64encode(data).decode()))
+                case ToolCall(id=call, name=name, arguments=arguments):
+                    names[call] = prefix + name
+                    parts.append(tool_call_part(call, names[call], read_arguments(arguments)))
+                case ToolResult(call_id=call, is_error=failed):
+                    parts.append(tool_result_part(call, names.get(call, ""), result_text(part), is_error=failed))
+                case Reasoning():
+                    pass  # a client's copy of old thinking has no signature Cursor would accept
+        written.append(write_message(message.role.value, parts))
+    return written
+
+
+def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
+    """The same history in the typed fields of newer clients; unverified against the real service."""
+    typed = pb.ConversationHistory()
+    names: dict[str, str] = {}
+    for message in history:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                names[part.id] = part.name
+        match message.role:
+            case Role.USER:
+                user = typed.messages.add().user
+                for part in message.parts:
+                    if isinstance(part, Text):
+                        user.content.add().text.text = part.text
+                    elif isinstance(part, Image):
+                        image = user.content.add().image
+                        image.data, image.mime_type = base64.b64encode(part.data).decode(), part.mime_type
+            case Role.ASSISTANT:
+                assistant = typed.messages.add().assistant
+                for part in message.parts:
+                    if isinstance(part, Text):
+                        assistant.content.add().text.text = part.text
+                    elif isinstance(part, ToolCall):
+                        call = assistant.content.add().tool_call
+                        call.tool_call_id, call.tool_name, call.args_json = part.id, part.name, part.arguments
+            case Role.TOOL:
+                for part in message.parts:
+                    if isinstance(part, ToolResult):
+                        tool = typed.messages.add().tool
+                        tool.tool_call_id, tool.tool_name = part.call_id, names.get(part.call_id, "")
+                        tool.is_error = part.is_error
+                        tool.content.add().text.text = result_text(part)
+    return typed
+
+
+def read_arguments(arguments: str) -> Any:
+    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation.
+    So is what would take long to read."""
+    if crowded(arguments):
+        return arguments
+    try:
+        return msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return arguments
+
+
+def result_text(result: ToolResult) -> str:
+    return "\n".join(part.text for part in result.content if isinstance(part, Text))

@@ -1,0 +1,368 @@
+"""The attempts of one run, sans I/O: retry budget (renewed by progress), backoff (the first retry at once, then 0.25 s,
+doubling), retry, fresh run, hand over or give up; heartbeats; when a step of calls pauses.
+
+What is said in it is `conversation.py`. Remembered: the last checkpoint, what was said since, the calls, and how often
+the run was reopened. Which rung comes next is decided by `core.recovery`, and the reason travels with it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from msgspec import Struct
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.events import (
+    Event,
+    Recovered,
+    ToolCallReady,
+    TurnEnded,
+    TurnFailed,
+    TurnPaused,
+    TurnStarted,
+    UsageReported,
+)
+from ...core.named_tool import NamedTool
+from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
+from ...core.request import TurnRequest, ends_with_results
+from ...cursor.transport.refusals import AskedRun
+from ...cursor.wire.messages import pb
+from ..builtin_tools import execs
+from .blob_store import BlobStore
+from .calls import Call, CallTable
+from .compose import Opening
+from .echo import Echo
+from .held_results import held_results
+from .offered_tools import EMPTY_TOOLS
+from .step_end import StepPace, step_ends_at
+from .tally import AgentTally
+from .turn_clock import ConversationLimits, GivenUp, Watch
+
+_HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()
+_BACKOFF_S: Final = 0.25
+
+
+class RunPhase(Enum):
+    NEW = "not opened"
+    RUNNING = "running"
+    PAUSED = "waiting for tool results"
+    LOST = "lost while it waited"
+    OVER = "over"
+
+
+class Retry(Struct, frozen=True):
+    """The next attempt."""
+
+    delay: float
+    alone: bool
+    """On a connection of its own: the last one broke."""
+
+
+class RunLife:
+    __slots__ = (
+        "_attempts",
+        "_blobs",
+        "_calls",
+        "_checkpoint",
+        "_echo",
+        "_ended",
+        "_heard",
+        "_known_there",
+        "_limits",
+        "_longest_silence",
+        "_lost_by",
+        "_moved",
+        "_named",
+        "_opening",
+        "_pace",
+        "_reopened",
+        "_results_given",
+        "_silence",
+        "_spoke",
+        "_tally",
+        "_unconfirmed",
+        "_waited",
+        "_withheld",
+        "_worked_here",
+        "aborted_jobs",
+        "events",
+        "jobs",
+        "nobody_there",
+        "outgoing",
+        "phase",
+        "shape",
+        "simplified",
+        "visible",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        opening: Opening,
+        request: TurnRequest,
+        limits: ConversationLimits,
+        fetch_blob: Callable[[bytes], bytes | None],
+        pace: StepPace | None,
+    ) -> None:
+        self.phase = RunPhase.NEW
+        self.outgoing: list[bytes] = []
+        self.events: list[Event] = []
+        self.jobs: Sequence[tuple[Call, pb.ExecServerMessage]] = ()
+        """To be run; whoever takes them leaves `()`."""
+        self.aborted_jobs: Sequence[Call] = ()
+        """The same, to be given up."""
+        self.visible = False
+        """The client has seen something of this response."""
+        self._opening = opening
+        self._limits = limits
+        self._pace = pace or StepPace(limits.sibling_quiet, limits.sibling_cap)
+        self._blobs = BlobStore(opening.blobs, fetch_blob, limits.max_blob_bytes)
+        self._checkpoint: bytes | None = None
+        self._attempts = 0
+        self._reopened = request.reopened
+        self._waited = self._moved = self._worked_here = False
+        self._results_given = ends_with_results(request.messages)
+        self._spoke = False  # the model, since it was given results on this attempt
+        self._unconfirmed = False  # results were sent, and upstream has not gone on with them
+        self._silence = 0.0  # the longest before a delta since the newest call or the pause
+        self._longest_silence = 0.0  # before a sibling of this step
+        self._ended = False
+        self.shape = 0
+        """Which of the opening's ways to ask for the model."""
+        self.simplified = False
+        """The tools' schemas are simpler than the model's family wants them."""
+        self._lost_by: Cause | None = None  # the attempt before this one
+        self._known_there = False  # this attempt goes on with a conversation that Cursor has
+        self._heard = False  # the model was, before this response or by a tool that ran here
+        self.nobody_there = False
+        """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
+        self._echo = Echo()
+        self._calls = CallTable(parallel=request.tool_choice.parallel)
+        self._named = NamedTool(request.tool_choice.name)
+        self._withheld: list[bytes] = []  # rejections that are not sent unless the demanded call stands beside them
+        self._tally = AgentTally(opening.context_tokens)
+        self.watch = Watch(limits)
+
+    def open(self, now: float) -> None:
+        """The first message of an attempt: the whole opening, or from the last checkpoint on."""
+        if self.phase is RunPhase.NEW:
+            opening = self._opening
+            started = TurnStarted(opening.context_tokens, opening.adapted, opening.pictures, opening.conversation_id)
+            self.events.append(started)
+        self.phase = RunPhase.RUNNING
+        self._attempts += 1
+        self._spoke = self._unconfirmed = False
+        self._silence = self._longest_silence = 0.0
+        if self._attempts > 1:
+            self._tally.reopened()
+        self._known_there = not self._opening.fresh or self._checkpoint is not None
+        self.watch.opened(now, again=self._attempts > 1)
+        self.outgoing.append(self._opening.run_request(self._checkpoint, self.shape))
+
+    @property
+    def ended(self) -> bool:
+        """The turn came to its proper end upstream."""
+        return self.phase is RunPhase.OVER and self._ended
+
+    @property
+    def reshapable(self) -> bool:
+        """Nothing was heard of the model in this turn, and there is another way to ask for it."""
+        return self.unheard and self.shape + 1 < len(self._opening.models)
+
+    @property
+    def unheard(self) -> bool:
+        """Nothing was heard of the model in this turn."""
+        return self._quiet and not self._heard
+
+    @property
+    def may_be_stale(self) -> bool:
+        """This attempt goes on with a conversation that Cursor has, and brought nothing of the model."""
+        return self._known_there and self._quiet
+
+    @property
+    def _quiet(self) -> bool:
+        return not (self.visible or self._spoke or self._calls.step)
+
+    def rename(self, conversation_id: str) -> None:
+        """One that was refused without a reason may stay so under its name."""
+        self._opening = self._opening.renamed(conversation_id)
+
+    def simplify(self, opening: Opening) -> None:
+        """The same run with simpler schemas, before it is opened again."""
+        self._opening = opening
+        self.simplified = True
+
+    @property
+    def understood(self) -> bool:
+        """Something was heard of the model."""
+        return self.visible or self.phase is RunPhase.PAUSED
+
+    @property
+    def asked(self) -> AskedRun:
+        """What a refusal of this attempt can be about."""
+        return AskedRun(
+            self._opening.model,
+            tools=len(self._opening.tools) > EMPTY_TOOLS,
+            history=bool(self._opening.blobs or self._opening.history),
+            continued=self._known_there,
+            heard=not self.unheard,
+            fills_window=self._tally.fills_window,
+        )
+
+    def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
+        """The attempt is over before the turn was. The next attempt, or None: it is settled."""
+        if self.phase is RunPhase.PAUSED:
+            self.phase = RunPhase.LOST  # the client's results will be replayed into a new run
+        if self.phase is not RunPhase.RUNNING:
+            return None
+        if fault is None:
+            fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
+        if not retryable:
+            self.fail(fault)
+            return None
+        if cause is Cause.SHAPE or cause is Cause.SCHEMA:
+            self.shape += cause is Cause.SHAPE
+            self._checkpoint = None  # nothing was said: it begins anew
+            self.nobody_there = False
+        step = next_step(self._loss(cause))
+        self._lost_by = cause
+        match step.rung:
+            case Rung.GIVE_UP:
+                said = f"{fault.message.rstrip()} (Not tried again: {step.reason}.)"
+                self.fail(replace(fault, message=said))
+                return None
+            case Rung.HAND_OVER:
+                self._recovered(step.rung, cause)
+                self._pause()
+                self.phase = RunPhase.LOST
+                return None
+            case Rung.FRESH_RUN:
+                self._reopened += 1
+                self._recovered(step.rung, cause)
+                self.fail(GatewayError(ErrorKind.TURN_GONE, fault.message, hint=fault.hint))
+                return None
+            case Rung.SAME_RUN:
+                delay = _BACKOFF_S * 2.0 ** (self._reopened - 1) if self._reopened else 0.0
+                self._reopened += 1
+                self._waited = self._waited or cause in (Cause.SILENT, Cause.STALLED)
+                self._moved = False
+                self._echo.rewind()
+                self._withheld.clear()
+                self._calls.reopened(held_results(self._saved_state(), self._blobs.own))
+                self._recovered(step.rung, cause)
+                return Retry(delay, alone=cause in BROKEN)
+
+    def _saved_state(self) -> pb.ConversationStateStructure | None:
+        return None if self._checkpoint is None else pb.ConversationStateStructure.FromString(self._checkpoint)
+
+    def _loss(self, cause: Cause) -> Loss:
+        return Loss(
+            cause,
+            reopened=self._reopened,
+            budget=self._limits.retries,
+            visible=self.visible,
+            calls_out=bool(self._calls.step),
+            call_open=self._calls.writing > 0,
+            results_given=self._results_given,
+            worked_here=self._worked_here,
+            repeatable=self._echo.replayable,
+            waited=self._waited,
+            before=self._lost_by,
+        )
+
+    def _recovered(self, rung: Rung, cause: Cause) -> None:
+        adapted = self._opening.adapted if cause is Cause.SCHEMA else ""
+        self.events.append(Recovered(rung.value, cause.value, self._reopened, adapted))
+
+    def _progress_made(self) -> None:
+        """The retry budget is renewed."""
+        self._reopened = 0
+        self._waited = False
+
+    def fail(self, error: GatewayError) -> None:
+        if self.phase is not RunPhase.OVER:
+            self.phase = RunPhase.OVER
+            self.events.append(TurnFailed(error.after_work() if self._worked_here else error))
+
+    def _fail(self, kind: ErrorKind, message: str, hint: str = "") -> None:
+        self.fail(GatewayError(kind, message, hint=hint))
+
+    def _refused(self, fault: GatewayError) -> None:
+        """Something that upstream sent cannot be done."""
+        if fault.kind is ErrorKind.TURN_GONE:
+            self.lost(Cause.INCOMPLETE, fault, retryable=True)
+        else:
+            self.fail(fault)
+
+    # ---- time
+
+    def tick(self, now: float, *, reading: bool = True) -> GivenUp | None:
+        """Heartbeats, the quiet after a tool call, the two watchdogs. A verdict means: this attempt is lost.
+
+        `reading` is False while the client is so slow that upstream is held back: then its silence proves nothing.
+        """
+        if self.phase not in (RunPhase.RUNNING, RunPhase.PAUSED):
+            return None
+        watch = self.watch
+        if watch.beats(now):
+            self.outgoing.append(_HEARTBEAT)
+        if watch.exec_beats(now):
+            self.outgoing.extend(map(execs.heartbeat, self._calls.open))
+        if not reading:
+            watch.held_back(now)
+        if watch.pause_at is not None and now >= watch.pause_at:
+            self._settle_step(now)
+        verdict = watch.silent(now)
+        if verdict is None and self.phase is RunPhase.RUNNING:
+            verdict = watch.stalled(now, tool_runs=self._calls.runs_here)
+        return verdict
+
+    def _settle_step(self, now: float) -> None:
+        """Pause when the step's calls are all out; when nobody says how many there are, silence decides."""
+        watch, calls = self.watch, self._calls
+        if self._withheld and calls.step:
+            self.outgoing += self._withheld
+            self._withheld.clear()
+        if self.phase is not RunPhase.RUNNING or not (calls.step or self._withheld):
+            watch.pause_at = None
+        elif calls.writing:
+            watch.pause_at = max(watch.called, watch.spoken) + self._limits.sibling_cap
+            if now >= watch.pause_at:
+                watch.pause_at = None  # until it is written on
+                if written := calls.take_written():
+                    self._show(written)
+                    self._pause()
+        elif calls.complete():
+            self._pause()
+        else:
+            cap = self._limits.sibling_cap
+            ends = step_ends_at(watch.called, watch.spoken, cap if calls.missing else self._pace.quiet, cap)
+            if now < ends:
+                watch.pause_at = ends
+            elif self._withheld:
+                self._give_up_demand()
+            else:
+                self._pause()
+
+    def _show(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, ToolCallReady):
+                self._tally.called(event.name, event.arguments)
+            self.visible = self._moved = True
+            self.events.append(event)
+
+    def _give_up_demand(self) -> None:
+        """Give the run up: the model calls other tools after both rejections. Its text is the answer."""
+        self._withheld.clear()
+        self.watch.pause_at = None
+        self.phase = RunPhase.OVER
+        self.events += [UsageReported(self._tally.paused()), self._named.note, TurnEnded()]
+
+    def _pause(self) -> None:
+        self.watch.pause_at = None
+        self._silence = 0.0
+        self._calls.close_step()
+        self.phase = RunPhase.PAUSED
+        self.events.append(UsageReported(self._tally.paused()))
+        self.events.append(TurnPaused())

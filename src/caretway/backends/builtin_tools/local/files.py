@@ -1,0 +1,200 @@
+"""read, write and delete in the workspace: atomic writes (temporary file, fsync, rename; owner and mode kept, protected
+files refused), a link deleted and not its target, size limits, typed failures. Blocking.
+
+`confine` checks paths. Every expected failure has a result type of its own; the tables below say which.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from dataclasses import dataclass
+from typing import Final
+
+from ....cursor.wire.messages import pb
+from ....processes.head_tail import decoded
+from .confine import NotAFile, PathRefused, Spot, Workspace, kind_of, shown
+from .texts import BeyondEnd, as_utf8, excerpt, is_binary
+
+_DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NO_SPACE: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
+_BUSY: Final = frozenset({errno.EBUSY, getattr(errno, "ETXTBSY", errno.EBUSY)})
+_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+Failure = PathRefused | NotAFile | OSError
+
+
+@dataclass(frozen=True, slots=True)
+class FileLimits:
+    output_bytes: int
+    max_file_bytes: int
+
+
+def reason(failure: Failure) -> str:
+    """The reason without absolute paths: the model knows the path that it asked for."""
+    return (failure.strerror or str(failure)) if isinstance(failure, OSError) else str(failure)
+
+
+# ------------------------------------------------------------------------------------------------------------- read
+
+
+def read(workspace: Workspace, args: pb.ReadArgs, limits: FileLimits) -> pb.ReadResult:
+    try:
+        with workspace.locate(args.path) as spot:
+            fd = spot.folder.open_file(spot.file_name())
+            with open(fd, "rb") as file:
+                size = os.fstat(fd).st_size
+                data = file.read(limits.max_file_bytes + 1)
+    except (PathRefused, NotAFile, OSError) as failure:
+        return read_failure(args.path, failure)
+    complete = len(data) <= limits.max_file_bytes
+    data = as_utf8(data[: limits.max_file_bytes])
+    if is_binary(data):
+        invalid = pb.ReadInvalidFile(path=args.path, reason=f"a binary file of {size} bytes cannot be read as text")
+        return pb.ReadResult(invalid_file=invalid)
+    ranged = args.HasField("offset") or args.HasField("limit")
+    try:
+        part = excerpt(
+            data,
+            offset=args.offset if args.HasField("offset") else None,
+            limit=args.limit if args.HasField("limit") else None,
+            max_bytes=limits.output_bytes,
+            max_chars=args.max_chars if args.HasField("max_chars") else None,
+            complete=complete,
+        )
+    except BeyondEnd as beyond:
+        return pb.ReadResult(error=pb.ReadError(path=args.path, error=str(beyond)))
+    success = pb.ReadSuccess(
+        path=args.path,
+        content=part.text,
+        total_lines=part.total_lines,
+        file_size=size,
+        truncated=part.truncated,
+        range_applied=ranged,
+    )
+    return pb.ReadResult(success=success)
+
+
+def read_failure(path: str, failure: Failure) -> pb.ReadResult:
+    match failure:
+        case PathRefused():
+            return pb.ReadResult(rejected=pb.ReadRejected(path=path, reason=reason(failure)))
+        case NotAFile():
+            return pb.ReadResult(invalid_file=pb.ReadInvalidFile(path=path, reason=reason(failure)))
+        case OSError(errno=number) if number in _MISSING:
+            return pb.ReadResult(file_not_found=pb.ReadFileNotFound(path=path))
+        case OSError(errno=number) if number in _DENIED:
+            return pb.ReadResult(permission_denied=pb.ReadPermissionDenied(path=path))
+        case _:
+            return pb.ReadResult(error=pb.ReadError(path=path, error=reason(failure)))
+
+
+# ------------------------------------------------------------------------------------------------------------ write
+
+
+def write(workspace: Workspace, args: pb.WriteArgs, limits: FileLimits) -> pb.WriteResult:
+    data = args.file_bytes or args.file_text.encode()
+    if len(data) > limits.max_file_bytes:
+        error = f"{len(data)} bytes are more than the {limits.max_file_bytes} that may be written at once"
+        return pb.WriteResult(error=pb.WriteError(path=args.path, error=error))
+    try:
+        with workspace.locate(args.path, make_parents=True) as spot:
+            _replace(spot, data)
+    except (PathRefused, NotAFile, OSError) as failure:
+        return write_failure(args.path, failure)
+    success = pb.WriteSuccess(path=args.path, lines_created=data.count(b"\n") + 1, file_size=len(data))
+    if args.return_file_content_after_write:
+        success.file_content_after_write = decoded(data)
+    return pb.WriteResult(success=success)
+
+
+def _replace(spot: Spot, data: bytes) -> None:
+    name, before = spot.file_name(), spot.found
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        raise NotAFile(kind_of(before.st_mode))
+    if before is not None and not spot.folder.writable(name):
+        # A rename needs no permission on the old file: without this a write-protected file would be replaced.
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    temporary = f".caretway-{secrets.token_hex(8)}"
+    fd = spot.folder.create(temporary, 0o666)  # a new file gets what the umask leaves
+    try:
+        with open(fd, "wb") as file:
+            if before is not None:
+                with contextlib.suppress(PermissionError):  # the owner stays when we may set one
+                    os.fchown(fd, before.st_uid, before.st_gid)
+                os.fchmod(fd, before.st_mode & 0o777)  # never setuid: the content is not the old one
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        spot.folder.replace(temporary, name)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            spot.folder.unlink(temporary)
+        raise
+
+
+def write_failure(path: str, failure: Failure) -> pb.WriteResult:
+    match failure:
+        case PathRefused():
+            return pb.WriteResult(rejected=pb.WriteRejected(path=path, reason=reason(failure)))
+        case OSError(errno=number) if number in _DENIED:
+            denied = pb.WritePermissionDenied(
+                path=path, directory=os.path.dirname(path), operation="write", error=reason(failure)
+            )
+            return pb.WriteResult(permission_denied=denied)
+        case OSError(errno=number) if number in _NO_SPACE:
+            return pb.WriteResult(no_space=pb.WriteNoSpace(path=path))
+        case _:
+            return pb.WriteResult(error=pb.WriteError(path=path, error=reason(failure)))
+
+
+# ----------------------------------------------------------------------------------------------------------- delete
+
+
+def delete(workspace: Workspace, args: pb.DeleteArgs, limits: FileLimits) -> pb.DeleteResult:
+    """Deletes a link itself, never its target."""
+    try:
+        with workspace.locate(args.path, follow_last=False) as spot:
+            name, info = spot.file_name(), spot.found
+            if info is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+            before = ""
+            if stat.S_ISREG(info.st_mode):
+                before = _previous(spot, name, limits.output_bytes)
+            elif not stat.S_ISLNK(info.st_mode):
+                raise NotAFile(kind_of(info.st_mode))
+            spot.folder.unlink(name)
+            success = pb.DeleteSuccess(
+                path=args.path, deleted_file=shown(spot.path), file_size=info.st_size, prev_content=before
+            )
+            return pb.DeleteResult(success=success)
+    except (PathRefused, NotAFile, OSError) as failure:
+        return delete_failure(args.path, failure)
+
+
+def _previous(spot: Spot, name: str, limit: int) -> str:
+    """The old content, if it is small text. A file that may be deleted need not be readable."""
+    try:
+        with open(spot.folder.open_file(name), "rb") as file:
+            data = file.read(limit + 1)
+    except (OSError, NotAFile):
+        return ""
+    return "" if len(data) > limit or is_binary(data) else decoded(data)
+
+
+def delete_failure(path: str, failure: Failure) -> pb.DeleteResult:
+    match failure:
+        case PathRefused():
+            return pb.DeleteResult(rejected=pb.DeleteRejected(path=path, reason=reason(failure)))
+        case NotAFile(actual=actual):
+            return pb.DeleteResult(not_file=pb.DeleteNotFile(path=path, actual_type=actual))
+        case OSError(errno=number) if number in _MISSING:
+            return pb.DeleteResult(file_not_found=pb.DeleteFileNotFound(path=path))
+        case OSError(errno=number) if number in _DENIED:
+            denied = pb.DeletePermissionDenied(path=path, client_visible_error=reason(failure))
+            return pb.DeleteResult(permission_denied=denied)
+        case OSError(errno=number) if number in _BUSY:
+            return pb.DeleteResult(file_busy=pb.DeleteFileBusy(path=path))
+        case _:
+            return pb.DeleteResult(error=pb.DeleteError(path=path, error=reason(failure)))

@@ -1,0 +1,173 @@
+"""Runs shell commands in the workspace: which shell, secrets taken out of the environment, no terminal and no input,
+time limit, exit code and output, leftover processes ended.
+
+Only with `local_tools = all`. A shell is not confined to the workspace: it starts there, and may do what the user may.
+When the command ends, its whole process group is ended, and on Linux also processes that left the group.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from ....cursor.wire.messages import pb
+from ....processes.child import CannotStart, Command
+from ....processes.nursery import Finished, run_to_end
+from ....processes.threaded import in_own_loop
+from ..execs import shell_rejected
+from .confine import PathRefused, Workspace, shown
+from .strays import MARK, end_strays
+from .texts import share
+
+SECRETS: Final = (
+    "CURSOR_*",
+    "CARETWAY_*",
+    "*_API_KEY",
+    "*_APIKEY",
+    "*_TOKEN",
+    "*_SECRET",
+    "*_SECRET_KEY",
+    "*_ACCESS_KEY",
+    "*_PASSWORD",
+    "*_PASSPHRASE",
+)
+"""Variables that are hidden from commands."""
+
+QUIET: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+"""There is no terminal, so nothing should wait for a key press."""
+
+SHELLS: Final = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
+"""Shells that understand what models write; others (fish, nu ...) have another language."""
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in environment.items()
+        if not any(fnmatchcase(name.upper(), pattern) for pattern in SECRETS)
+    }
+
+
+def shell_program(environment: Mapping[str, str]) -> str:
+    own = environment.get("SHELL", "")
+    candidates = ([own] if os.path.basename(own) in SHELLS else []) + ["/bin/bash", "/usr/bin/bash"]
+    return next((path for path in candidates if os.access(path, os.X_OK)), "/bin/sh")
+
+
+def time_limit(args: pb.ShellArgs, most: float) -> float:
+    """The model may ask for less time than the setting allows, not for more. Milliseconds on the wire."""
+    asked = [ms / 1000 for ms in (args.timeout, args.hard_timeout) if ms > 0]
+    return min([most, *asked])
+
+
+def working_directory(workspace: Workspace, path: str) -> str:
+    """Raises PathRefused, NotADirectoryError or another OSError."""
+    with workspace.locate(path) as spot:
+        if spot.name is None:
+            return spot.folder.path
+        if spot.found is None:
+            raise FileNotFoundError(f"no such directory: {path}")
+        raise NotADirectoryError(f"not a directory: {path}")
+
+
+class Shell:
+    def __init__(
+        self, workspace: Workspace, environment: Mapping[str, str], timeout_s: float, output_bytes: int
+    ) -> None:
+        self._workspace = workspace
+        self._program = shell_program(environment)
+        self._environment = without_secrets(environment) | QUIET
+        self._timeout_s = timeout_s
+        self._output_bytes = output_bytes
+
+    async def run(self, args: pb.ShellArgs) -> pb.ShellResult:
+        try:
+            _, finished = await self._finish(args)
+        except PathRefused as refused:
+            return pb.ShellResult(rejected=shell_rejected(args, _words(refused)))
+        except PermissionError as denied:
+            return pb.ShellResult(permission_denied=_denied(args, denied))
+        except (OSError, ValueError) as failure:
+            return pb.ShellResult(spawn_error=_not_started(args, failure))
+        if finished.timed_out:
+            timeout = pb.ShellTimeout(command=args.command, working_directory=args.working_directory)
+            timeout.timeout_ms = round(time_limit(args, self._timeout_s) * 1000)
+            return pb.ShellResult(timeout=timeout)
+        outcome: pb.ShellSuccess | pb.ShellFailure = pb.ShellFailure() if finished.code else pb.ShellSuccess()
+        outcome.command, outcome.working_directory = args.command, args.working_directory
+        outcome.exit_code, outcome.signal = finished.code, finished.signal
+        outcome.stdout, outcome.stderr = _texts(finished, self._output_bytes)
+        outcome.execution_time = round(finished.seconds * 1000)
+        if isinstance(outcome, pb.ShellFailure):
+            return pb.ShellResult(failure=outcome)
+        return pb.ShellResult(success=outcome)
+
+    async def stream(self, args: pb.ShellArgs) -> list[pb.ShellStream]:
+        """Start, output, exit: all sent at the end, in the order of a live stream."""
+        try:
+            cwd, finished = await self._finish(args)
+        except PermissionError as denied:
+            return [pb.ShellStream(permission_denied=_denied(args, denied))]
+        except (PathRefused, OSError, ValueError) as failure:  # the stream has no event for an error
+            return [pb.ShellStream(rejected=shell_rejected(args, _words(failure)))]
+        stdout, stderr = _texts(finished, self._output_bytes)
+        if finished.timed_out:
+            limit = time_limit(args, self._timeout_s)
+            stderr += f"[the command was stopped: it took longer than {limit:g} seconds]\n"
+        events = [pb.ShellStream(start=pb.ShellStreamStart())]
+        if stdout:
+            events.append(pb.ShellStream(stdout=pb.ShellStreamStdout(data=stdout)))
+        if stderr:
+            events.append(pb.ShellStream(stderr=pb.ShellStreamStderr(data=stderr)))
+        ending = pb.ShellStreamExit(
+            code=finished.code,
+            cwd=shown(cwd),
+            aborted=finished.timed_out,
+            local_execution_time_ms=round(finished.seconds * 1000),
+        )
+        events.append(pb.ShellStream(exit=ending))
+        return events
+
+    async def _finish(self, args: pb.ShellArgs) -> tuple[str, Finished]:
+        if "\0" in args.command:
+            raise ValueError("the command contains a NUL byte")
+        cwd = await asyncio.to_thread(working_directory, self._workspace, args.working_directory)
+        command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
+        work = partial(self._to_end, command, time_limit(args, self._timeout_s))
+        try:
+            return cwd, await in_own_loop(work, "local-tool-shell")
+        except CannotStart as failure:
+            raise failure.cause from failure
+
+    async def _to_end(self, command: Command, limit: float) -> Finished:
+        """Runs on its own event loop, which may be blocked."""
+        call = secrets.token_hex(16)
+        marked = replace(command, environment={**command.environment, MARK: call})
+        try:
+            return await run_to_end(marked, timeout_s=limit, output_bytes=self._output_bytes)
+        finally:
+            end_strays(call)
+
+
+def _denied(args: pb.ShellArgs, failure: Exception) -> pb.ShellPermissionDenied:
+    return pb.ShellPermissionDenied(
+        command=args.command, working_directory=args.working_directory, error=_words(failure)
+    )
+
+
+def _not_started(args: pb.ShellArgs, failure: Exception) -> pb.ShellSpawnError:
+    return pb.ShellSpawnError(command=args.command, working_directory=args.working_directory, error=_words(failure))
+
+
+def _words(failure: Exception) -> str:
+    return (failure.strerror if isinstance(failure, OSError) else None) or str(failure)
+
+
+def _texts(finished: Finished, limit: int) -> tuple[str, str]:
+    room = share(finished.stdout.total, finished.stderr.total, limit)
+    return finished.stdout.text(room[0]), finished.stderr.text(room[1])

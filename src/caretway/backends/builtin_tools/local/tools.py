@@ -1,0 +1,194 @@
+"""Which built-in tools run here by mode (`read-only`, `all`), four at a time: background shells and fetch are
+refused; an unexpected failure becomes a typed answer to the model.
+
+In `read-only` mode: read, ls, grep, glob inside the workspace. In `all` mode also write, delete and shell. One per
+request; nothing to close.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ....cursor.wire.messages import pb
+from .. import execs
+from ..decisions import Refuse, RunHere
+from ..execs import ExecReply
+from .confine import Workspace
+from .files import FileLimits, delete, read, write
+from .grep import Grep
+from .listing import ls
+from .shell import Shell, without_secrets
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["read-only", "all"]
+
+MAX_FILE_BYTES: Final = 16 << 20
+SEARCH_S: Final = 15.0
+AT_ONCE: Final = 4
+"""How many tools of one request run at once; the others wait."""
+
+READING: Final = {
+    "read_args": "read",
+    "redacted_read_args": "read",
+    "ls_args": "ls",
+    "grep_args": "grep and glob",
+}
+CHANGING: Final = {
+    "write_args": "write",
+    "delete_args": "delete",
+    "shell_args": "shell",
+    "shell_stream_args": "shell",
+}
+"""Exec kind -> what the model calls it."""
+
+READING_CALLS: Final = ("read_tool_call", "ls_tool_call", "grep_tool_call", "glob_tool_call")
+CHANGING_CALLS: Final = ("shell_tool_call", "edit_tool_call", "delete_tool_call")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    run: Callable[[pb.ExecServerMessage], Awaitable[list[ExecReply]]]
+    broken: Callable[[pb.ExecServerMessage, str], ExecReply]
+    """The typed answer after an unexpected failure."""
+
+
+class LocalTools:
+    def __init__(
+        self,
+        workspace: Path,
+        mode: Mode,
+        shell_timeout_s: float,
+        output_bytes: int,
+        environment: Mapping[str, str],
+        max_file_bytes: int = MAX_FILE_BYTES,
+        search_timeout_s: float = SEARCH_S,
+    ) -> None:
+        self._workspace = Workspace(str(workspace))
+        self._mode = mode
+        self._limits = FileLimits(output_bytes, max_file_bytes)
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._grep = Grep(
+            self._workspace,
+            without_secrets(environment),
+            timeout_s=search_timeout_s,
+            output_bytes=output_bytes,
+            max_file_bytes=max_file_bytes,
+        )
+        self._shell = Shell(self._workspace, environment, shell_timeout_s, output_bytes)
+        self._kinds = READING if mode == "read-only" else READING | CHANGING
+        self._tools: dict[str, _Tool] = {
+            "read_args": _Tool(self._read, _broken_read),
+            "redacted_read_args": _Tool(self._redacted_read, _broken_redacted_read),
+            "ls_args": _Tool(self._ls, _broken_ls),
+            "grep_args": _Tool(self._search, execs.REFUSALS["grep_args"]),
+            "write_args": _Tool(self._write, _broken_write),
+            "delete_args": _Tool(self._delete, _broken_delete),
+            "shell_args": _Tool(self._command, _broken_shell),
+            "shell_stream_args": _Tool(self._command_stream, execs.REFUSALS["shell_stream_args"]),
+        }
+
+    @property
+    def allowed_tools(self) -> str:
+        """For the header that tells Cursor which tools the model may use."""
+        calls = READING_CALLS if self._mode == "read-only" else READING_CALLS + CHANGING_CALLS
+        return ",".join(calls)
+
+    def decide(self, exec_: pb.ExecServerMessage) -> RunHere | Refuse:
+        kind = exec_.WhichOneof("message") or ""
+        if kind in ("shell_args", "shell_stream_args") and kind in self._kinds:
+            return self._decide_shell(exec_.shell_args if kind == "shell_args" else exec_.shell_stream_args)
+        if kind in self._kinds:
+            return RunHere()
+        if kind in CHANGING:
+            return Refuse(
+                f"{CHANGING[kind]} is not available: this gateway's local tools are read-only. {self._available()} "
+                "The user can allow more by starting the gateway with `--local-tools all`."
+            )
+        return Refuse(f"This tool is never run by the gateway. {self._available()}")
+
+    def _decide_shell(self, args: pb.ShellArgs) -> RunHere | Refuse:
+        if args.is_background:
+            return Refuse(f"Commands cannot be run in the background here. {self._available()}")
+        return RunHere()
+
+    def _available(self) -> str:
+        return f"Available: {', '.join(dict.fromkeys(self._kinds.values()))}."
+
+    async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]:
+        """The messages that answer the exec, the closing one included. Raises only CancelledError."""
+        decision = self.decide(exec_)
+        if isinstance(decision, Refuse):
+            return execs.refuse(exec_, decision.reason)
+        tool = self._tools[exec_.WhichOneof("message") or ""]
+        began = time.monotonic()
+        try:
+            async with self._slots:
+                replies = await tool.run(exec_)
+        except Exception as bug:  # the edge of a tool: whatever fails in it, Cursor waits for an answer
+            log.exception("a local tool failed")
+            replies = [tool.broken(exec_, f"the gateway could not run this tool: {type(bug).__name__}")]
+        took = round((time.monotonic() - began) * 1000)
+        for reply in replies:
+            reply.id = exec_.id
+            reply.local_execution_time_ms = took
+        return [*map(execs.answer, replies), execs.stream_close(exec_.id)]
+
+    # ---- one method per kind: arguments out, result in
+
+    async def _read(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        return [ExecReply(read_result=await asyncio.to_thread(read, self._workspace, exec_.read_args, self._limits))]
+
+    async def _redacted_read(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        result = await asyncio.to_thread(read, self._workspace, exec_.redacted_read_args, self._limits)
+        return [ExecReply(redacted_read_result=result)]
+
+    async def _ls(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        return [ExecReply(ls_result=await asyncio.to_thread(ls, self._workspace, exec_.ls_args))]
+
+    async def _search(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        return [ExecReply(grep_result=await self._grep.run(exec_.grep_args))]
+
+    async def _write(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        return [ExecReply(write_result=await asyncio.to_thread(write, self._workspace, exec_.write_args, self._limits))]
+
+    async def _delete(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        result = await asyncio.to_thread(delete, self._workspace, exec_.delete_args, self._limits)
+        return [ExecReply(delete_result=result)]
+
+    async def _command(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        return [ExecReply(shell_result=await self._shell.run(exec_.shell_args))]
+
+    async def _command_stream(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        return [ExecReply(shell_stream=event) for event in await self._shell.stream(exec_.shell_stream_args)]
+
+
+def _broken_read(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
+    return ExecReply(read_result=pb.ReadResult(error=pb.ReadError(path=exec_.read_args.path, error=error)))
+
+
+def _broken_redacted_read(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
+    failure = pb.ReadError(path=exec_.redacted_read_args.path, error=error)
+    return ExecReply(redacted_read_result=pb.ReadResult(error=failure))
+
+
+def _broken_ls(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
+    return ExecReply(ls_result=pb.LsResult(error=pb.LsError(path=exec_.ls_args.path, error=error)))
+
+
+def _broken_write(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
+    return ExecReply(write_result=pb.WriteResult(error=pb.WriteError(path=exec_.write_args.path, error=error)))
+
+
+def _broken_delete(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
+    return ExecReply(delete_result=pb.DeleteResult(error=pb.DeleteError(path=exec_.delete_args.path, error=error)))
+
+
+def _broken_shell(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
+    args = exec_.shell_args
+    failure = pb.ShellSpawnError(command=args.command, working_directory=args.working_directory, error=error)
+    return ExecReply(shell_result=pb.ShellResult(spawn_error=failure))

@@ -1,0 +1,94 @@
+"""What happens to Cursor's built-in tools in one request: redirected to the client's tools, run in the workspace, or
+refused with the names of the tools there are. Covers `tool_choice` none and requests with MCP tools only.
+
+For a request with tools nothing runs here. For one without tools, the local tools run inside the workspace, if there is
+one and they are allowed.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from msgspec import Struct, field
+
+from ...core.estimate import prompt_chars
+from ...core.request import ToolSpec, TurnRequest
+from ...cursor.wire.messages import pb
+from ...sessions.loop_guard.live import GuardSettings, LiveGuard
+from .decisions import Decision, JobRunner, Policy, Refuse
+from .redirect import Redirector
+
+MCP_TOOL_CALLS: Final = (
+    "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
+)
+"""What the official SDK sends when only custom tools are wanted."""
+NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
+
+
+class ToolRules(Struct, frozen=True):
+    policy: Policy
+    allowed: str
+    """The tools that the model may use, as sent to Cursor; empty: none."""
+    jobs: JobRunner | None = None
+    workspace: str | None = None
+
+
+ToolPolicy = Callable[[TurnRequest], ToolRules]
+
+
+class LocalSetup(Struct, frozen=True):
+    mode: Literal["read-only", "all", "off"]
+    workspace: Path | None
+    workspaces: Sequence[Path]
+    shell_timeout: float
+    output_bytes: int
+    environment: Mapping[str, str]
+    guard: GuardSettings = field(default_factory=GuardSettings)
+
+
+def tool_policy(local: LocalSetup) -> ToolPolicy:
+    nothing = ToolRules(_refuse_all(NO_TOOLS), "")
+
+    def rules(request: TurnRequest) -> ToolRules:
+        own = [tool for tool in request.tools if tool.name not in request.bridged]
+        if own and request.tool_choice.mode != "none":
+            return _client_rules(request, own)
+        wanted = local.workspace is not None or request.workspace is not None or request.home is not None
+        if own or local.mode == "off" or not wanted:
+            bridged = not own and request.tools
+            return _bridged_rules(request) if bridged else nothing
+        from .local.repeats import GuardedTools
+        from .local.tools import LocalTools
+        from .local.workspaces import workspace_of
+
+        workspace = workspace_of(request, local.workspace, local.workspaces)
+        tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
+        allowed = ",".join(filter(None, (tools.allowed_tools, MCP_TOOL_CALLS if request.tools else "")))
+        guarded = GuardedTools(tools.decide, tools, LiveGuard(local.guard, time.monotonic, prompt_chars(request)))
+        return ToolRules(guarded.decide, allowed, guarded, str(workspace))
+
+    return rules
+
+
+def _client_rules(request: TurnRequest, own: Sequence[ToolSpec]) -> ToolRules:
+    """Built-ins become calls of the client's own tools. Tools that the gateway added are called only by name."""
+    reason = _others(request)
+    redirector = Redirector(own)
+
+    def policy(exec_: pb.ExecServerMessage) -> Decision:
+        return redirector.translate(exec_) or Refuse(reason)
+
+    return ToolRules(policy, MCP_TOOL_CALLS)
+
+
+def _bridged_rules(request: TurnRequest) -> ToolRules:
+    return ToolRules(_refuse_all(_others(request)), MCP_TOOL_CALLS)
+
+
+def _others(request: TurnRequest) -> str:
+    return f"This tool is not available here. These are: {', '.join(tool.name for tool in request.tools)}."
+
+
+def _refuse_all(reason: str) -> Policy:
+    return lambda _: Refuse(reason)

@@ -1,0 +1,172 @@
+"""File tools as shell commands, for clients that have only a shell: cat, sed, here-documents, grep, find; quoting,
+names that begin with `-`, another working directory. None where no plain command does the same.
+
+One function per role. Uses only what both GNU and BSD tools understand; no scripting language, no ripgrep.
+"""
+
+import posixpath
+import re
+import shlex
+from typing import Final
+
+from ....cursor.wire.messages import pb
+
+TYPES: Final[dict[str, tuple[str, ...]]] = {
+    "c": ("*.c", "*.h"),
+    "cpp": ("*.cpp", "*.cc", "*.cxx", "*.hpp", "*.hh", "*.h"),
+    "css": ("*.css", "*.scss"),
+    "go": ("*.go",),
+    "html": ("*.html", "*.htm"),
+    "java": ("*.java",),
+    "js": ("*.js", "*.jsx", "*.mjs", "*.cjs"),
+    "json": ("*.json",),
+    "md": ("*.md", "*.markdown"),
+    "markdown": ("*.md", "*.markdown"),
+    "php": ("*.php",),
+    "py": ("*.py", "*.pyi"),
+    "python": ("*.py", "*.pyi"),
+    "ruby": ("*.rb",),
+    "rust": ("*.rs",),
+    "sh": ("*.sh", "*.bash"),
+    "swift": ("*.swift",),
+    "toml": ("*.toml",),
+    "ts": ("*.ts", "*.tsx", "*.mts", "*.cts"),
+    "txt": ("*.txt",),
+    "yaml": ("*.yaml", "*.yml"),
+}
+"""ripgrep's file types, the common ones. `grep` only knows name patterns."""
+
+MODES: Final[dict[str, str]] = {"": "n", "content": "n", "files_with_matches": "l", "count": "c"}
+"""grep's output mode -> the option for it."""
+
+_BRACES: Final = re.compile(r"\{([^{}]*)\}")
+_MAX_ALTERNATIVES: Final = 32
+_COMPOUND: Final = frozenset(";&|\n#<\\")
+"""A command without any of these stays a single command when a prefix is added."""
+
+
+def inside(folder: str, command: str) -> str | None:
+    """The command in another directory, without changing the directory of the client's shell."""
+    if "\0" in folder:
+        return None
+    go = f"cd -- {_path(folder)} &&"
+    return f"({go} {command})" if _COMPOUND.isdisjoint(command) else f"({go} {{\n{command}\n}})"
+
+
+def read(args: pb.ReadArgs) -> str | None:
+    if not _sayable(args.path):
+        return None
+    start = max(args.offset, 1)
+    if start == 1 and not args.limit:
+        return f"cat -- {_path(args.path)}"
+    end = str(start + args.limit - 1) if args.limit else "$"
+    return f"sed -n '{start},{end}p' -- {_path(args.path)}"
+
+
+def ls(args: pb.LsArgs) -> str | None:
+    return f"ls -1Ap -- {_path(args.path or '.')}" if _sayable(args.path or ".") else None
+
+
+def delete(args: pb.DeleteArgs) -> str | None:
+    return f"rm -- {_path(args.path)}" if _sayable(args.path) else None
+
+
+def write(args: pb.WriteArgs, text: str) -> str | None:
+    if not _sayable(args.path) or "\0" in text:
+        return None
+    folder = posixpath.dirname(args.path)
+    made = f"mkdir -p -- {_path(folder)} && " if folder.strip("/") else ""
+    target = _path(args.path)
+    if not text.endswith("\n"):  # a here-document would add the line break that is not there
+        return f"{made}printf %s {shlex.quote(text)} > {target}"
+    mark = _mark(text)
+    return f"{made}cat > {target} <<'{mark}'\n{text}{mark}"
+
+
+def _mark(text: str) -> str:
+    lines = set(text.split("\n"))
+    mark, number = "END_OF_FILE", 0
+    while mark in lines:
+        number += 1
+        mark = f"END_OF_FILE_{number}"
+    return mark
+
+
+def grep(args: pb.GrepArgs) -> str | None:
+    mode = MODES.get(args.output_mode)
+    names = _included(args)
+    root = args.path or "."
+    if mode is None or names is None or args.multiline or not _sayable(root) or "\0" in args.pattern:
+        return None
+    words = ["grep", f"-rHIE{mode}{'i' if args.case_insensitive else ''}"]
+    for option, lines in (("-B", args.context_before), ("-A", args.context_after), ("-C", args.context)):
+        if lines > 0 and mode == "n":
+            words.append(f"{option}{lines}")
+    words += [f"--include={shlex.quote(name)}" for name in names]
+    words += ["-e", shlex.quote(args.pattern), "--", _path(root)]
+    # No match is an answer, not a failure; what went wrong otherwise stays a failure.
+    command = f"{' '.join(words)} || test $? -eq 1"
+    if mode == "c":
+        command = f"{{ {command}; }} | grep -v ':0$' || true"
+    return f"{{ {command}; }} | head -n {args.head_limit}" if args.head_limit > 0 else command
+
+
+def _included(args: pb.GrepArgs) -> list[str] | None:
+    """Name patterns for `--include`; None when they cannot express the same."""
+    names: list[str] = []
+    if args.type:
+        if args.type not in TYPES or args.glob:
+            return None
+        names.extend(TYPES[args.type])
+    if args.glob:
+        alternatives = _alternatives(args.glob.removeprefix("**/"))
+        if alternatives is None or any("/" in name or not name or name.startswith("!") for name in alternatives):
+            return None
+        names.extend(alternatives)
+    return names
+
+
+def glob(args: pb.GrepArgs) -> str | None:
+    root = args.path or "."
+    alternatives = _alternatives(args.glob)
+    if alternatives is None or not _sayable(root) or "\0" in args.glob or args.glob.startswith("!"):
+        return None
+    tests = " -o ".join(_test(pattern) for pattern in alternatives)
+    tests = f"\\( {tests} \\)" if len(alternatives) > 1 else tests
+    command = f"find {_path(root)} -type f {tests} ! -path '*/.git/*'"
+    return f"{command} | head -n {args.head_limit}" if args.head_limit > 0 else command
+
+
+def _test(pattern: str) -> str:
+    """`find` tests a name, or a whole path in which `*` also means `/`."""
+    pattern = pattern.removeprefix("./").removeprefix("**/")
+    if "/" not in pattern:
+        return f"-name {shlex.quote(pattern)}"
+    anywhere = pattern if pattern.startswith("/") else f"*/{pattern}"
+    return f"-path {shlex.quote(anywhere.replace('/**/', '/*').replace('**', '*'))}"
+
+
+def _alternatives(pattern: str) -> list[str] | None:
+    """`*.{a,b}` -> `*.a`, `*.b`. None when there are too many."""
+    done: list[str] = []
+    todo = [pattern]
+    while todo:
+        current = todo.pop()
+        braces = _BRACES.search(current)
+        if braces is None:
+            done.append(current)
+        else:
+            head, tail = current[: braces.start()], current[braces.end() :]
+            todo.extend(f"{head}{choice}{tail}" for choice in reversed(braces[1].split(",")))
+        if len(done) + len(todo) > _MAX_ALTERNATIVES:
+            return None
+    return done
+
+
+def _sayable(path: str) -> bool:
+    return bool(path) and "\0" not in path
+
+
+def _path(path: str) -> str:
+    """Quoted, and never mistaken for an option or for standard input."""
+    return shlex.quote(f"./{path}" if path.startswith("-") else path)

@@ -1,0 +1,157 @@
+"""An exec -> a call of one of the client's tools, or None. Tried in order: a dedicated tool, a shell, the tool with
+fewer arguments; namespaced tools last. Which kinds of exec have an equivalent at all.
+
+For each kind of exec there are several ways, best first: a dedicated tool that takes every argument, a shell, a
+dedicated tool that takes the essential ones. The first way that fits a tool's schema is used. Namespaced tools come
+last.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ....core.request import ADDED_WORDS, Text, ToolResult, ToolSpec
+from ....cursor.wire.messages import pb
+from .. import execs
+from ..decisions import Redirect
+from . import answers, by_shell, exec_intent
+from .answers import Reply
+from .exec_intent import Intent
+from .fitting import Need, fit
+from .outcome import Outcome, only_entry, read_outcome
+from .roles import ClientToolbox, ToolRole
+from .shell_text import read_shell_outcome
+
+Answer = Callable[[Outcome], list[Reply]]
+
+
+class RedirectRoute(Struct, frozen=True):
+    intent: Intent
+    answer: Answer
+    least: Need = Need.SHOULD
+    """The weakest need that must be met."""
+
+
+class Redirector:
+    """Knows the tools of one request."""
+
+    def __init__(self, tools: Sequence[ToolSpec]) -> None:
+        self._tools = ClientToolbox(tools)
+
+    def translate(self, exec_: pb.ExecServerMessage) -> Redirect | None:
+        """The call that does what the exec asks for. None: the client has no tool for it."""
+        kind = exec_.WhichOneof("message")
+        ways = WAYS.get(kind) if kind else None
+        if ways is None:
+            return None
+        able = list(ways(exec_))
+        for namespaced in (False, True):
+            for way in able:
+                for tool in self._tools.tools(way.intent.role, namespaced=namespaced):
+                    intent = way.intent
+                    arguments = fit(tool.schema, intent.values, least=way.least, label=intent.label, fills=intent.fills)
+                    if arguments is not None:
+                        listed = any(isinstance(value, list) for value in arguments.values())
+                        convert = partial(_convert, way, listed)
+                        return Redirect(
+                            tool.name, msgspec.json.encode(arguments).decode(), convert, carries_text=kind in _SHELLS
+                        )
+        return None
+
+
+def _convert(way: RedirectRoute, listed: bool, exec_id: int, result: ToolResult) -> list[bytes]:
+    result, added = _apart(result)
+    if listed:
+        result = only_entry(result)
+    outcome = (read_shell_outcome if way.intent.role is ToolRole.SHELL else read_outcome)(result)
+    if added:
+        outcome = replace(outcome, text=outcome.text + added)
+    messages: list[bytes] = []
+    for reply in way.answer(outcome):
+        reply.id = exec_id
+        messages.append(execs.answer(reply))
+    return [*messages, execs.stream_close(exec_id)]
+
+
+def _apart(result: ToolResult) -> tuple[ToolResult, str]:
+    """What the tool answered, and the words that came beside it: they are no part of its format."""
+    last = result.content[-1] if result.content else None
+    if isinstance(last, Text) and last.text.startswith(ADDED_WORDS):
+        return replace(result, content=result.content[:-1]), last.text
+    return result, ""
+
+
+def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Reply]]) -> Iterator[RedirectRoute]:
+    if not args.command:
+        return
+    folder = "" if args.working_directory == "." else args.working_directory
+    yield RedirectRoute(exec_intent.shell(args, folder=folder), partial(answer, args))
+    if folder and (moved := by_shell.inside(folder, args.command)):
+        yield RedirectRoute(exec_intent.shell(args, text=moved), partial(answer, args))
+
+
+def _routes(intent: Intent, command: str | None, answer: Answer) -> Iterator[RedirectRoute]:
+    """A dedicated tool, a shell, and then the tool again with fewer arguments."""
+    yield RedirectRoute(intent, answer)
+    if command is not None:
+        yield RedirectRoute(exec_intent.command(command), answer)
+    yield RedirectRoute(intent, answer, Need.MUST)
+
+
+def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[RedirectRoute]:
+    if not args.path:
+        return
+    intent = exec_intent.read(args)
+    for number, way in enumerate(_routes(intent, by_shell.read(args), partial(answer, args, ranged=intent.ranged))):
+        # With less than all of it, the client reads more of the file than the range.
+        yield way if way.least is not Need.MUST else RedirectRoute(intent, partial(answer, args), Need.MUST)
+        if number == 0 and intent.ranged and args.limit:
+            yield RedirectRoute(exec_intent.read_entry(args), partial(answer, args, ranged=True))
+
+
+def _ls(args: pb.LsArgs) -> Iterator[RedirectRoute]:
+    return _routes(exec_intent.ls(args), by_shell.ls(args), partial(answers.ls, args))
+
+
+def _search(args: pb.GrepArgs) -> Iterator[RedirectRoute]:
+    """This exec does two things: with a pattern it searches in files, with only a glob it searches for files."""
+    if args.pattern:
+        yield from _routes(exec_intent.grep(args), by_shell.grep(args), partial(answers.grep, args))
+    elif args.glob:
+        yield from _routes(exec_intent.glob(args), by_shell.glob(args), partial(answers.glob, args))
+
+
+def _write(args: pb.WriteArgs) -> Iterator[RedirectRoute]:
+    text = exec_intent.written_text(args)
+    if args.path and text is not None:
+        yield from _routes(exec_intent.write(args, text), by_shell.write(args, text), partial(answers.write, args))
+
+
+def _delete(args: pb.DeleteArgs) -> Iterator[RedirectRoute]:
+    if args.path:
+        yield from _routes(exec_intent.delete(args), by_shell.delete(args), partial(answers.delete, args))
+
+
+def _fetch(args: pb.FetchArgs) -> Iterator[RedirectRoute]:
+    if args.url:
+        yield RedirectRoute(exec_intent.fetch(args), partial(answers.fetch, args))
+
+
+_SHELLS: Final = ("shell_args", "shell_stream_args")
+WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[RedirectRoute]]]] = {
+    "shell_args": lambda exec_: _shell(exec_.shell_args, answers.shell),
+    "shell_stream_args": lambda exec_: _shell(exec_.shell_stream_args, answers.shell_stream),
+    "read_args": lambda exec_: _read(exec_.read_args, answers.read),
+    "redacted_read_args": lambda exec_: _read(exec_.redacted_read_args, answers.redacted_read),
+    "ls_args": lambda exec_: _ls(exec_.ls_args),
+    "grep_args": lambda exec_: _search(exec_.grep_args),
+    "write_args": lambda exec_: _write(exec_.write_args),
+    "delete_args": lambda exec_: _delete(exec_.delete_args),
+    "fetch_args": lambda exec_: _fetch(exec_.fetch_args),
+}
+"""Exec kind -> the ways to do it. Kinds that are not here (diagnostics, a shell that outlives its call, MCP resources)
+have no equivalent among clients' tools."""

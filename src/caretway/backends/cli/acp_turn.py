@@ -1,0 +1,250 @@
+"""A turn in ACP mode: borrows a warm process, sends the prompt as a message, cancels it when the client is gone without
+losing the process, silence timeout, one retry if the process died unseen, backpressure. What the loop guard says is
+told as another prompt; a process whose model does not listen is ended.
+
+The prompt's answer may take as long as the model does. Only silence, or a process that ignores a cancel, ends it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import EventBuffer
+from ...core.events import Event, TurnFailed
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...processes.tasks import spawn
+from .acp_agent import AcpAgent
+from .acp_pool import AcpPool, Warm
+from .acp_rpc import RpcError
+from .acp_translate import AcpTranslator
+from .chat import CliChat, write_chat
+from .faults import Circumstances
+from .limits import CliLimits
+from .models import NO_WISH, ModelWish
+from .program import Work
+from .prompt import Prompt
+from .slots import Slot
+
+TOLD_GRACES: Final = 5
+"""Times `exit_grace`: silence of a program whose prompt was cancelled to tell its model something."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcpLaunch:
+    work: Work
+    """`work.resume` is the session to go on with; empty for a new one."""
+    build: object
+    prompt: Prompt
+    turns: int
+    """How many turns that session had."""
+    parent: bytes | None
+    at: Circumstances
+    wish: ModelWish = NO_WISH
+
+
+class AcpTurn:
+    def __init__(
+        self,
+        backend: str,
+        launch: AcpLaunch,
+        translator: AcpTranslator,
+        slot: Slot,
+        pool: AcpPool,
+        limits: CliLimits,
+        failed: Callable[[GatewayError], None],
+        keep: Callable[[CliChat], None],
+    ) -> None:
+        self._backend = backend
+        self._launch = launch
+        self._translator = translator
+        self._slot = slot
+        self._pool = pool
+        self._limits = limits
+        self._on_failure = failed
+        self._on_kept = keep
+        self._shown = False
+        self._loop = asyncio.get_running_loop()
+        self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
+        self._session = ""
+        self._telling = ""
+        """What the model is told as soon as its prompt is cancelled."""
+        self._looped = False
+        """The loop guard has ended the turn: the process goes, too."""
+        self._heard_at = 0.0
+        self._warm: Warm | None = None
+        self._closing: asyncio.Future[None] = self._loop.create_future()
+        """Done when the client is gone: the prompt is to be cancelled."""
+        self._resting = False
+        """The program waits for us: its silence is none."""
+        self._running = spawn(self._run(), "cursor-agent-acp")
+
+    # ---- the reader's side
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
+        raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's turn has ended.")
+
+    def snapshot(self) -> Snapshot | None:
+        if not self._translator.succeeded or not self._session:
+            return None
+        work = self._launch.work
+        kept = CliChat(self._session, work.workspace, work.mode, "acp", self._launch.turns + 1)
+        self._on_kept(kept)
+        return write_chat(self._backend, kept, self._launch.parent)
+
+    def close(self) -> None:
+        self._buffer.close()
+        if not self._closing.done():
+            self._closing.set_result(None)
+        if self._warm is not None:
+            self._warm.agent.resume()
+
+    async def aclose(self) -> None:
+        """Until the prompt is over, so that the process can be given back or is dead."""
+        self.close()
+        await asyncio.wait([self._running])
+
+    # ---- the prompt
+
+    async def _run(self) -> None:
+        try:
+            await self._slot_reached()
+            if not self._closing.done():
+                await self._tried()
+        except GatewayError as error:
+            self._failed(error)
+        finally:
+            self._slot.leave()
+            self._left()
+
+    def _left(self) -> None:
+        """Nothing more will come."""
+
+    async def _tried(self) -> None:
+        """A process that died, or could not reach Cursor, before anything was seen is worth another one. A session that
+        may have heard the prompt already is not: everything is told anew then."""
+        try:
+            await self._prompted()
+        except GatewayError as error:
+            if self._shown or self._closing.done() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
+                raise
+            if self._launch.work.resume:
+                raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
+            await self._prompted()
+
+    async def _prompted(self) -> None:
+        work = self._launch.work
+        self._warm = warm = await self._pool.take(work, self._launch.build, work.resume)
+        kept = False
+        try:
+            if self._launch.prompt.images and not warm.agent.takes_images:
+                kept = True
+                raise GatewayError(ErrorKind.UNSUPPORTED, "This build of cursor-agent takes no images.")
+            kept = await self._converse(warm)
+        finally:
+            self._warm = None
+            warm.agent.resume()  # a slow reader of this turn holds back no other
+            if kept:
+                self._pool.give(warm)
+            else:
+                await self._pool.drop(warm)
+
+    async def _converse(self, warm: Warm) -> bool:
+        """True when the process is fit for another turn."""
+        agent = warm.agent
+        await self._open_session(agent)
+        if self._closing.done():
+            return True
+        self._heard_at = self._loop.time()
+        prompt: Prompt | None = self._launch.prompt
+        while prompt is not None:
+            answered = agent.prompt(self._session, prompt, self._update)
+            if not await self._answer(answered):
+                agent.cancel(self._session)
+                await asyncio.wait([answered], timeout=self._limits.exit_grace)
+                return answered.done() and agent.alive and not self._looped
+            try:
+                prompt = self._ended(answered.result())
+            except RpcError as refused:
+                self._failed(agent.explain(refused, self._launch.at))
+                prompt = None
+        return agent.alive and not self._looped
+
+    def _ended(self, result: object) -> Prompt | None:
+        """The prompt is answered; the next one, if it was cancelled so that the model can be told something."""
+        told, self._telling = self._telling, ""
+        if told and isinstance(result, dict) and result.get("stopReason") == "cancelled" and not self._closing.done():
+            self._translator.told()
+            return Prompt(told)
+        self._take(self._translator.result(result))
+        return None
+
+    async def _open_session(self, agent: AcpAgent) -> None:
+        work, wish = self._launch.work, self._launch.wish
+        if not work.resume:
+            self._session = await agent.new_session(work.workspace, wish=wish)
+        elif work.resume in agent.sessions:
+            await agent.go_on(work.resume, wish)
+            self._session = work.resume
+        else:
+            await agent.load_session(work.resume, work.workspace, wish=wish)
+            self._session = work.resume
+
+    async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
+        """True when the prompt was answered; False when it is to be cancelled: nobody listens, or nothing is heard."""
+        while True:
+            allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
+            silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at
+            told = self._limits.exit_grace * TOLD_GRACES
+            if self._telling and silent >= told:
+                why = f"cursor-agent was told that it repeats itself, and was silent for {silent:.0f} s."
+                self._failed(GatewayError(ErrorKind.TIMEOUT, why))
+                return False
+            if silent >= allowed:
+                self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
+                return False
+            await self._first_of(answered, min(allowed - silent, told))  # meanwhile it may be told, or its tool ends
+            if answered.done():
+                return True
+            if self._closing.done():
+                return False
+
+    async def _slot_reached(self) -> None:
+        """Or the client is gone before."""
+        reached = spawn(self._slot.reached(), "cursor-agent-acp-slot")
+        await self._first_of(reached)
+        reached.cancel()
+
+    async def _first_of(self, waited: "asyncio.Future[Any]", timeout: float | None = None) -> None:
+        """This one, or that the client is gone."""
+        await asyncio.wait([waited, self._closing], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+
+    def _update(self, update: Mapping[str, Any]) -> None:
+        self._heard_at = self._loop.time()
+        self._take(self._translator.update(update))
+        told, self._translator.correction = self._translator.correction, ""
+        if told and not self._telling and self._warm is not None:
+            self._telling = told
+            self._warm.agent.cancel(self._session)
+
+    def _hold_back(self) -> None:
+        if self._warm is not None:
+            self._warm.agent.pause()
+
+    def _go_on(self) -> None:
+        self._heard_at = self._loop.time()
+        if self._warm is not None:
+            self._warm.agent.resume()
+
+    def _take(self, events: list[Event]) -> None:
+        self._shown = self._shown or bool(events)
+        if events and isinstance(events[-1], TurnFailed):
+            self._on_failure(events[-1].error)
+            self._looped = self._looped or events[-1].error.kind is ErrorKind.TOOL_LOOP
+        self._buffer.put_soon(events)
+
+    def _failed(self, error: GatewayError) -> None:
+        self._take(self._translator.failed(error))

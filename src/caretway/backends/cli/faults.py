@@ -1,0 +1,216 @@
+"""cursor-agent's error texts (stderr, or stdout outside its JSON) -> GatewayError: model, quota with its reset date,
+rate, context, sign-in, trust, network, killed by a signal; ANSI colours removed. Pure.
+
+One table, first match wins: model before quota before credentials before network, because a quota message may speak of
+signing in. Never given the model's own words. Samples of every row are in the tests.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from ...core.errors import ErrorKind, GatewayError, bounded_wait
+from ...cursor.transport.refusals import NO_REASON, PROGRAM_CAUSES, AskedRun, without_reason
+
+CHARS_PER_TOKEN: Final = 4
+DEFAULT_WINDOW: Final = 200_000
+_SHOWN_CHARS: Final = 600
+
+_NETWORK_HINT: Final = "Check the connection and try again."
+_AGAIN: Final = "Try again; `cursor-agent` by hand may tell more."
+_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+
+
+def plain(text: str) -> str:
+    """Without colours and cursor movements."""
+    return _ANSI.sub("", text).replace("\r", "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What the words alone do not tell."""
+
+    model: str = ""
+    prompt_chars: int = 0
+    window: int | None = None
+    now: float = 0.0
+    """Unix seconds."""
+    exit_code: int | None = None
+    clean: Callable[[str], str] = str
+    """Takes secrets out of what is shown: the program writes what it likes."""
+
+    @property
+    def half_full(self) -> bool:
+        return self.prompt_chars / CHARS_PER_TOKEN >= (self.window or DEFAULT_WINDOW) / 2
+
+
+def _model(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    listed = re.search(r"available models?:\s*([^\n]+)", said, re.IGNORECASE)
+    hint = f"Available: {listed[1].strip().rstrip('.')}." if listed else "See /v1/models."
+    return GatewayError(ErrorKind.MODEL_UNKNOWN, f"Cursor has no model `{at.model}` for you.", hint, param="model")
+
+
+def _quota(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    wait, until = reset_time(said, at.now)
+    other = re.search(r"continue with ([\w.\-]+(?:\s[\w.\-]+){0,3}?)(?=[.,;\n]|$| to | for )", said, re.IGNORECASE)
+    hints = [f"It resets on {until}."] if until else []
+    hints += [f"Cursor suggests to continue with {other[1]}."] if other else []
+    hint = " ".join(hints) or "See cursor.com/dashboard for the limits of your plan."
+    return GatewayError(ErrorKind.QUOTA, "The usage limit of your Cursor plan is reached.", hint, retry_after=wait)
+
+
+def _exhausted(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    """The bare code is sent for a full context and for much else: the prompt's size decides."""
+    if at.half_full:
+        return _overflow(said, match, at)
+    hint = without_reason(AskedRun(at.model, only=PROGRAM_CAUSES))
+    return GatewayError(ErrorKind.REFUSED, "Cursor refused the run and gives no reason.", hint, code=NO_REASON)
+
+
+def _plan(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(
+        ErrorKind.FORBIDDEN,
+        f"Your Cursor plan does not include the model `{at.model}`.",
+        "`caretway models` lists what it has; https://cursor.com/dashboard shows the plan.",
+        code="plan_or_team_refused",
+    )
+
+
+def _rate(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    seconds = re.search(r"(?:retry|try again) (?:after|in) (\d{1,5})\s*s", said, re.IGNORECASE)
+    wait = float(seconds[1]) if seconds else None
+    return GatewayError(
+        ErrorKind.RATE_LIMITED, "Cursor limits the rate of requests.", "Wait a little and try again.", retry_after=wait
+    )
+
+
+def _overflow(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(
+        ErrorKind.CONTEXT_TOO_LONG, "The conversation is too long for the model.", "Compact it, or start a new one."
+    )
+
+
+def _signed_out(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(
+        ErrorKind.SIGNED_OUT,
+        "cursor-agent is not signed in.",
+        "Run `cursor-agent login`, or `caretway login --backend cli`.",
+    )
+
+
+def _untrusted(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(
+        ErrorKind.INTERNAL,
+        "cursor-agent refuses to work in a directory that it does not trust.",
+        "Update cursor-agent: this build does not honour --trust.",
+        code="workspace_not_trusted",
+    )
+
+
+def _down(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    said_so = match[0].strip()
+    return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cursor-agent cannot reach Cursor ({said_so}).", _NETWORK_HINT)
+
+
+def _deprecated(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(
+        ErrorKind.UPSTREAM_DEPRECATED,
+        "Cursor no longer serves this version of cursor-agent.",
+        "Run `cursor-agent update`.",
+    )
+
+
+def _internal(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    shown = " ".join(said.split())[:_SHOWN_CHARS]
+    return GatewayError(ErrorKind.UPSTREAM_ERROR, f"Cursor reports a failure of its own: {shown}", _AGAIN)
+
+
+def _gone(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
+    return GatewayError(ErrorKind.TURN_GONE, "cursor-agent no longer has the chat that was to be resumed.")
+
+
+Make = Callable[[str, re.Match[str], Circumstances], GatewayError]
+
+_MODEL_WORDS: Final = r"cannot use this model|model [\"'`]?[\w.\-\[\]=,]*[\"'`]? ?(?:was |is )?not found"
+_AUTH_WORDS: Final = (
+    r"authentication required|not authenticated|not logged in|\bunauthenticated\b|\bunauthorized\b|"
+    r"\b(?:cursor-)?agent login\b|\bCURSOR_API_KEY\b|invalid api key|api key is invalid|session expired|"
+    r"authentication failed|\bauth error\b|token (?:is )?(?:invalid|expired)|keychain[^\n]{0,40}locked|"
+    r"locked[^\n]{0,40}keychain"
+)
+_NETWORK_WORDS: Final = (
+    r"\bE(?:CONNREFUSED|NOTFOUND|TIMEDOUT|CONNRESET|HOSTUNREACH|NETUNREACH|AI_AGAIN|PIPE)\b|fetch failed|"
+    r"socket hang up|network error|\bunavailable\b"
+)
+_ROWS: Final[tuple[tuple[str, Make], ...]] = (
+    (_MODEL_WORDS + r"|invalid model|unknown model|no such model", _model),
+    (r"usage limit|hit your (?:\w+ )?limit|\bquota\b|out of (?:credits|requests)|spend(?:ing)? limit", _quota),
+    (r"not (?:included|available) in your(?: current)? plan|plan does(?: not|n't) include", _plan),
+    (r"rate.?limit|too many requests|\b429\b", _rate),
+    (r"context (?:length|window|limit|is too)|(?:prompt|conversation|input|request) (?:is )?too long", _overflow),
+    (r"resource_exhausted", _exhausted),
+    (_AUTH_WORDS, _signed_out),
+    (r"no longer supported|please (?:update|upgrade)|\bERROR_DEPRECATED\b", _deprecated),
+    (r"workspace trust required|pass --trust|do(?:es)? not trust this", _untrusted),
+    (_NETWORK_WORDS, _down),
+    (r"(?:session|chat|conversation|thread)[^\n]{0,80}?(?:not found|expired|does not exist)", _gone),
+    (r"no such (?:session|chat|conversation|thread)", _gone),
+    (r"\[internal\]", _internal),
+)
+TABLE: Final = tuple((re.compile(words, re.IGNORECASE), make) for words, make in _ROWS)
+
+_LOOSE_AUTH: Final = re.compile(
+    r"(?<![\w./\\-])o?auth(?![\w/\\-]|\.\w)|\bnot authorized\b|\bplease authenticate\b", re.IGNORECASE
+)
+"""Words of sign-in that an error may have and a notice too: `auth` alone, outside paths. They count in an error that no
+row of the table knows."""
+
+
+def classify(said: str, at: Circumstances) -> GatewayError:
+    """Always an error: the caller knows that something went wrong."""
+    said = at.clean(plain(said)).strip()
+    for words, make in TABLE:
+        if (match := words.search(said)) is not None:
+            return make(said, match, at)
+    return _unknown(said, at)
+
+
+def is_known(said: str) -> bool:
+    """A row of the table says what it means."""
+    return any(words.search(plain(said)) for words, _ in TABLE)
+
+
+def _unknown(said: str, at: Circumstances) -> GatewayError:
+    shown = " ".join(said.split())[:_SHOWN_CHARS]
+    if at.exit_code is not None and at.exit_code < 0:
+        return GatewayError(
+            ErrorKind.UPSTREAM_DOWN, f"cursor-agent was killed by signal {-at.exit_code}.", shown or _AGAIN
+        )
+    if (match := _LOOSE_AUTH.search(said)) is not None:
+        return _signed_out(said, match, at)
+    if at.exit_code == 0:  # what else it said is no reason
+        return GatewayError(
+            ErrorKind.UPSTREAM_DOWN, "cursor-agent ended before its answer did (exit code 0).", shown or _AGAIN
+        )
+    if shown:
+        return GatewayError(ErrorKind.INTERNAL, f"cursor-agent failed: {shown}", _AGAIN)
+    if at.exit_code:
+        return GatewayError(
+            ErrorKind.INTERNAL, f"cursor-agent failed with exit code {at.exit_code} and said nothing about it.", _AGAIN
+        )
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, "cursor-agent reports a failure and gives no reason.", _AGAIN)
+
+
+def reset_time(said: str, now: float) -> tuple[float | None, str]:
+    """Seconds until the usage resets and the day as it was written; (None, "") when it does not say."""
+    found = re.search(r"resets? (?:on|at) (\d{1,2})/(\d{1,2})/(\d{4})", said, re.IGNORECASE)
+    if found is None:
+        return None, ""
+    month, day, year = (int(part) for part in found.groups())
+    try:
+        at = datetime(year, month, day, tzinfo=UTC).timestamp()
+    except ValueError:
+        return None, ""
+    return bounded_wait(max(60.0, at - now)), f"{year:04}-{month:02}-{day:02}"

@@ -1,0 +1,234 @@
+"""cursor-agent's models. Its list: parsed from its text, kept on disk, served stale while a newer one is fetched; only
+`auto` when there is none; a row for each alias. And how a session of ACP is set to a model: its base and its options
+(effort, thinking, fast, context), from the name and the wishes of a request.
+
+Listing needs no login. The program offers options only for the model that a session has, and offers others after
+another model is chosen: so one option is set at a time, and looked at again. Fast costs more, and is never chosen
+unless it is asked for.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from ...accounts.models.names import EFFORT_IDS, SCALE
+from ...core.errors import GatewayError
+from ...core.turn import ModelInfo
+from ...processes.tasks import spawn
+from ...storage.private_file import write_file
+from .faults import plain
+
+log = logging.getLogger(__name__)
+
+FALLBACK: Final = (ModelInfo("auto", "Auto"),)
+_ROW: Final = re.compile(r"^\s*[*•]?\s*([A-Za-z0-9][\w.:/\-\[\]=,]*)\s+[-–]\s+(\S.*?)\s*$")
+_MARKS: Final = re.compile(r"\s*\((?:current|default)\)", re.IGNORECASE)
+
+CAPABILITY: Final = "parameterizedModelPicker"
+"""What a client names in `initialize` to get base models and options. Without it each model has one fixed variant."""
+AUTOMATIC: Final = ("", "auto", "default")
+MOST_CHOICES: Final = 8
+_WORDS: Final[Mapping[str, tuple[str, str]]] = {
+    "fast": ("fast", "true"),
+    "thinking": ("thinking", "true"),
+    **{effort: ("effort", effort) for effort in SCALE},
+}
+"""Words at the end of a flat id, and what they mean."""
+
+Parameters = tuple[tuple[str, tuple[str, ...]], ...]
+"""Of a model, with their values."""
+
+
+def read_models(said: str) -> tuple[ModelInfo, ...]:
+    """Lines such as `id - Display Name  (current) (default)`; everything else is decoration."""
+    found: dict[str, ModelInfo] = {}
+    for line in plain(said).splitlines():
+        if (row := _ROW.match(line)) is not None:
+            name = _MARKS.sub("", row[2]).strip()
+            found.setdefault(row[1], ModelInfo(row[1], name, reasoning="thinking" in row[1]))
+    return tuple(found.values())
+
+
+def with_aliases(models: Sequence[ModelInfo], aliases: Mapping[str, str]) -> tuple[ModelInfo, ...]:
+    """The list and a row for each alias that leads somewhere and is not itself a model."""
+    ids = {model.id for model in models}
+    rows = (
+        ModelInfo(alias, f"{alias} ({target})", stands_for=target)
+        for alias, target in aliases.items()
+        if alias not in ids and (target in ids or target == "auto")
+    )
+    return (*models, *rows)
+
+
+class ModelList:
+    def __init__(
+        self,
+        file: Path,
+        fetch: Callable[[], Awaitable[Sequence[ModelInfo]]],
+        clock: Callable[[], float],
+        *,
+        fresh: float,
+    ) -> None:
+        self._file = file
+        self._fetch = fetch
+        self._clock = clock
+        self._fresh = fresh
+        self._models: tuple[ModelInfo, ...] = ()
+        self._fetched_at = 0.0
+        self._loaded = self._fetching = False
+
+    async def models(self) -> tuple[ModelInfo, ...]:
+        if not self._loaded:
+            self._loaded = True
+            self._load()
+        if not self._models:
+            await self._refresh()
+        elif not 0 <= self._clock() - self._fetched_at < self._fresh and not self._fetching:
+            self._fetching = True
+            spawn(self._refresh(), "cursor-agent-models")
+        return self._models or FALLBACK
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset(model.id for model in self._models)
+
+    def learn(self, model: str, parameters: Parameters) -> None:
+        """What can be set of a model is told only by a session that has it."""
+        if any(one.id == model and one.parameters != parameters for one in self._models):
+            rows = (replace(one, parameters=parameters) if one.id == model else one for one in self._models)
+            self._models = tuple(rows)
+            self._save()
+
+    async def _refresh(self) -> None:
+        self._fetching = True
+        try:
+            found = tuple(await self._fetch())
+        except (GatewayError, TimeoutError) as failure:
+            log.warning("cursor-agent did not list its models: %s", str(failure) or "no answer in time")
+            return
+        finally:
+            self._fetching = False
+        if found:
+            known = {one.id: one.parameters for one in self._models}
+            found = tuple(replace(one, parameters=known.get(one.id, ())) for one in found)
+            self._models, self._fetched_at = found, self._clock()
+            self._save()
+
+    def _load(self) -> None:
+        try:
+            kept: Any = msgspec.json.decode(self._file.read_bytes())
+            self._models = tuple(_row(row) for row in kept["models"])
+            self._fetched_at = float(kept["fetched_at"])
+        except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
+            self._models = ()  # none yet, or one that another version wrote
+
+    def _save(self) -> None:
+        rows = [
+            {"id": one.id, "name": one.name, "reasoning": one.reasoning, "parameters": one.parameters}
+            for one in self._models
+        ]
+        try:
+            write_file(self._file, msgspec.json.encode({"fetched_at": self._fetched_at, "models": rows}), durable=False)
+        except OSError as failure:
+            log.warning("the model list cannot be kept in %s: %s", self._file, failure)
+
+
+def _row(kept: Mapping[str, Any]) -> ModelInfo:
+    parameters = tuple((key, tuple(values)) for key, values in kept.get("parameters", ()))
+    return ModelInfo(kept["id"], kept["name"], reasoning=kept["reasoning"], parameters=parameters)
+
+
+# ---- a session's model and its options
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOption:
+    id: str
+    category: str
+    current: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWish:
+    name: str = ""
+    """A base, a flat id (`NAME-high-fast`) or an id with brackets (`NAME[effort=high]`)."""
+    parameters: tuple[tuple[str, str], ...] = ()
+
+
+NO_WISH: Final = ModelWish()
+
+
+def read_options(answer: Mapping[str, Any]) -> tuple[SessionOption, ...]:
+    """`configOptions` of an answer; groups of values are taken apart."""
+    found = []
+    rows = answer.get("configOptions")
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("id"), str):
+            current, values = _text(row.get("currentValue")), tuple(_values(row.get("options")))
+            found.append(SessionOption(row["id"], str(row.get("category") or ""), current, values))
+    return tuple(found)
+
+
+def _values(options: object) -> list[str]:
+    found: list[str] = []
+    for one in options if isinstance(options, list) else ():
+        if isinstance(one, dict):
+            found += _values(one["options"]) if "options" in one else [_text(one.get("value"))]
+    return found
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
+    return next((one for one in options if "model" in (one.id, one.category)), None)
+
+
+def model_parameters(options: Sequence[SessionOption]) -> Parameters:
+    """The options of the session's model, as its row of the list has them."""
+    own = (one for one in options if not {"model", "mode"} & {one.id, one.category})
+    return tuple((one.id, one.values) for one in own if one.values)
+
+
+def next_choice(
+    wish: ModelWish, options: Sequence[SessionOption], made: Collection[str] = ()
+) -> tuple[str, str] | None:
+    """(option, value) to set next; None: nothing is left to do. `made`: options that were set already."""
+    model = model_option(options)
+    meant = _meant(wish.name, model.values) if model is not None and wish.name not in AUTOMATIC else None
+    if model is None or meant is None:
+        return None  # the program was started for the model, and has the last word
+    base, said = meant
+    if model.current != base:
+        return (model.id, base) if model.id not in made else None
+    wanted = {"fast": "false"} | dict(wish.parameters) | said
+    for key, value in wanted.items():
+        option = next((one for one in options if _is(one, key)), None)
+        if option is not None and option.id not in made and value in option.values and option.current != value:
+            return option.id, value
+    return None
+
+
+def _is(option: SessionOption, key: str) -> bool:
+    return option.id == key or (key in EFFORT_IDS and (option.id in EFFORT_IDS or option.category == "thought_level"))
+
+
+def _meant(name: str, bases: Sequence[str]) -> tuple[str, dict[str, str]] | None:
+    """The base that a name begins with, and what the rest of it says; None: nothing that is offered."""
+    bare, _, inside = name.partition("[")
+    if bare in bases:
+        pairs = (part.partition("=") for part in inside.rstrip("]").split(",") if "=" in part)
+        return bare, {key.strip(): value.strip() for key, _, value in pairs}
+    for base in sorted(bases, key=len, reverse=True):
+        words = bare.removeprefix(f"{base}-").split("-")
+        if bare.startswith(f"{base}-") and all(word in _WORDS for word in words):
+            return base, dict(_WORDS[word] for word in words)
+    return next(((one, {}) for one in bases if one.partition("[")[0] == bare), None)  # one fixed variant of each

@@ -1,0 +1,396 @@
+"""cursor-agent's `stream-json` lines -> events: text that comes two or three times is told once, another chat than the
+resumed one is refused, long tool lines are skipped, usage is counted or estimated. No I/O.
+
+In: lines, then the end of the process. Out: events; exactly one terminal one. The fields tell which line is new text:
+a delta has `timestamp_ms` and no `model_call_id`; every other line repeats a segment (the stretch between two tool
+calls), and is used only for what the deltas left out. Texts are compared only for builds that send no `timestamp_ms`.
+The `result` line has all that was said and settles what is still in doubt.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.estimate import tokens
+from ...core.events import (
+    AgentActivity,
+    Event,
+    ReasoningDelta,
+    RunUsage,
+    StopReason,
+    TextDelta,
+    TurnEnded,
+    TurnFailed,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
+from ...core.tally import Tally
+from ...processes.lines import Line, TooLong
+from ...sessions.loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
+from .faults import Circumstances, classify, is_known
+from .own_tools import PLAN, Showing, plan_text, read_call, shown, told
+
+PLAN_QUERY: Final = "createPlanRequestQuery"
+NOISE_LINES: Final = 64
+NOISE_CHARS: Final = 2000
+_HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_call"', b'"type": "user"')
+
+
+class _Growing:
+    """A text in pieces. They are joined only for a line that is long enough to repeat them."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        self._pieces: list[str] = []
+
+    def add(self, piece: str) -> None:
+        self.chars += len(piece)
+        self._pieces.append(piece)
+
+    def rest(self, line: str) -> str | None:
+        """The end of a line that begins with this text; None if it does not."""
+        if len(line) < self.chars:
+            return None
+        self._pieces = ["".join(self._pieces)]
+        return line[self.chars :] if line.startswith(self._pieces[0]) else None
+
+
+class PrintTranslator:
+    def __init__(
+        self,
+        *,
+        showing: Showing,
+        at: Circumstances,
+        resuming: str = "",
+        guard: LiveGuard | None = None,
+        prompt: str = "",
+    ) -> None:
+        self.session_id = ""
+        self.misheard = False
+        """The program repeats only the beginning of the prompt: whatever it answers is no answer to it."""
+        self._prompt = prompt.strip()
+        self.over = False
+        """The terminal event is out."""
+        self.succeeded = False
+        self._showing: Showing = showing
+        self._at = at
+        self._guard = guard or LiveGuard(GuardSettings(), time.monotonic)
+        self._resuming = resuming
+        self._noise: list[str] = []
+        self._started = False
+        self._whole = False
+        """The last thing was a line that has all of its segment: nothing is missing if this is the end."""
+        self._said = _Growing()
+        self._segment = _Growing()
+        self._last_segment = _Growing()
+        self._deltas = 0
+        """Lines in this segment that were new text by their fields."""
+        self._partial = False
+        """There were such lines in this turn."""
+        self.records = 0
+        """Lines that were records: signs of life."""
+        self._loose = 0
+        """Lines in this segment that were forwarded although their fields did not tell."""
+        self._held = ""
+        """A line that either repeats its segment or is new text which happens to equal it."""
+        self._calls: dict[str, None] = {}
+        self._open_calls: set[str] = set()
+        self._thought = _Growing()
+        self._thought_chars = 0
+        self._plan_told = False
+
+    @property
+    def tool_open(self) -> bool:
+        """The agent is running a tool of its own: silence is normal."""
+        return bool(self._open_calls)
+
+    def feed(self, line: Line) -> list[Event]:
+        if self.over or self.misheard:
+            return []
+        if isinstance(line, TooLong):
+            return self._too_long(line)
+        try:
+            record = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            if len(self._noise) < NOISE_LINES:
+                self._noise.append(line.decode("utf-8", "replace")[:NOISE_CHARS])
+            return []
+        self.records += 1
+        read = _READERS.get(_text(record.get("type")))
+        events = read(self, record) if read is not None else []
+        return self._begun(events)
+
+    def finish(self, exit_code: int, stderr: str) -> list[Event]:
+        """The process is gone."""
+        if self.over:
+            return []
+        if self.misheard:
+            return self._failed(GatewayError(ErrorKind.UPSTREAM_DOWN, "cursor-agent got only a part of the prompt."))
+        said = "\n".join([stderr, *self._noise])
+        if exit_code == 0 and self._whole and not stderr.strip() and not is_known(said):
+            return self._ended_quietly()
+        self.over = True
+        return [TurnFailed(classify(said, replace(self._at, exit_code=exit_code)))]
+
+    def _ended_quietly(self) -> list[Event]:
+        """A good end without a result line: what was said is the answer; a line that is held most likely repeats it.
+        The chat is not gone on with."""
+        spoken = self._said.chars + self._thought_chars
+        usage = run_usage(None, len(self._calls), self._at.prompt_chars, spoken)
+        self.over = True
+        return [UsageReported(usage), TurnEnded(StopReason.END)]
+
+    # ---- records
+
+    def _begun(self, events: list[Event]) -> list[Event]:
+        if events and not self._started and not isinstance(events[0], TurnFailed):
+            self._started = True
+            return [TurnStarted(), *events]
+        return events
+
+    def _system(self, record: Mapping[str, Any]) -> list[Event]:
+        if record.get("subtype") != "init" or self._started:
+            return []
+        self.session_id = _text(record.get("session_id"))
+        if self._resuming and self.session_id != self._resuming:
+            # An id that it does not know makes it start another chat, silently, which has heard nothing.
+            return self._failed(
+                GatewayError(ErrorKind.TURN_GONE, "cursor-agent started another chat than the one asked for.")
+            )
+        self._started = True
+        return [TurnStarted()]
+
+    def _user(self, record: Mapping[str, Any]) -> list[Event]:
+        """It repeats what it was asked. The end of its input is the end of the prompt, so that a broken pipe looks like
+        a shorter prompt."""
+        message = record.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        heard = "".join(_text(part.get("text")) for part in parts).strip()
+        self.misheard = bool(parts) and len(heard) < len(self._prompt) and self._prompt.startswith(heard)
+        self._prompt = ""
+        return []
+
+    def _thinking(self, record: Mapping[str, Any]) -> list[Event]:
+        self._whole = False
+        text = _text(record.get("text"))
+        if record.get("subtype") == "completed":
+            self._thought = _Growing()
+            return []
+        if self._thought.chars > 1 and (rest := self._thought.rest(text)):
+            text = rest  # a build that repeats what came before
+        self._thought.add(text)
+        self._thought_chars += len(text)
+        return [ReasoningDelta(text)] if text else []
+
+    def _assistant(self, record: Mapping[str, Any]) -> list[Event]:
+        thoughts, text = _content(record)
+        events: list[Event] = [ReasoningDelta(thoughts)] if thoughts and not self._thought.chars else []
+        if not text:
+            return events
+        repeats = record.get("model_call_id") is not None
+        self._whole = repeats or record.get("timestamp_ms") is None
+        if not self._whole:
+            self._deltas += 1
+            self._partial = True
+            return events + self._say(text)
+        if self._deltas:
+            # Everything in it was said, unless its end was lost. At the end some builds repeat all segments at once.
+            rest = None if repeats else self._said.rest(text)
+            events += self._say((self._segment.rest(text) if rest is None else rest) or "")
+            self._close_segment()
+            return events
+        if self._partial:
+            return events + self._repeated(text)
+        if self._loose and not repeats:
+            return events + self._untimed(text)
+        rest = self._segment.rest(text)
+        events += self._say(text if rest is None else rest)
+        self._loose += 1
+        if repeats:
+            self._close_segment()
+        return events
+
+    def _repeated(self, text: str) -> list[Event]:
+        """In a turn that had deltas, a line that repeats a segment without any: the last one, all, or a lost one."""
+        rest = self._said.rest(text)
+        if "" in (rest, self._last_segment.rest(text)):
+            return []
+        events = self._say(text if rest is None else rest)
+        self._close_segment()
+        return events
+
+    def _untimed(self, text: str) -> list[Event]:
+        """A build without `timestamp_ms`: the line that equals its whole segment repeats it, most likely."""
+        events = self._release()
+        rest = self._segment.rest(text)
+        if rest == "":
+            self._held = text
+            return events
+        if rest is not None and self._segment.chars > 1:  # a build whose lines grow, or a last line
+            return events + self._say(rest)
+        self._loose += 1
+        return events + self._say(text)
+
+    def _release(self) -> list[Event]:
+        """More text follows the line that was held: so it was text."""
+        held, self._held = self._held, ""
+        return self._say(held)
+
+    def _say(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._segment.add(text)
+        self._said.add(text)
+        return [TextDelta(text)]
+
+    def _close_segment(self) -> None:
+        if self._segment.chars:
+            self._last_segment, self._segment = self._segment, _Growing()
+        self._deltas, self._loose, self._held = 0, 0, ""
+
+    def _tool_call(self, record: Mapping[str, Any]) -> list[Event]:
+        call, events = read_call(record), list[Event]()
+        subtype = record.get("subtype")
+        if subtype is not None:  # a build without subtypes sends one line per call, which may be the last one
+            self._whole = False
+        if subtype == "completed":
+            self._open_calls.discard(call.id)
+        else:
+            self._close_segment()
+            if subtype is not None:
+                self._open_calls.add(call.id)
+        if call.id not in self._calls:
+            self._calls[call.id] = None
+            events = shown(call, self._showing, len(self._calls))
+            events += self._planned(call.arguments) if call.name == PLAN else []
+            events += self._judged(self._guard.began(call.name, call.essence))
+        if subtype == "completed" and not self.over:
+            events += self._judged(self._guard.ended(call.name, call.essence, call.result))
+        return events
+
+    def _judged(self, verdict: LiveVerdict) -> list[Event]:
+        """The program cannot be told anything while it runs: it is ended where the model would not listen."""
+        match verdict:
+            case Tell(message=message):
+                return told(message, self._showing)
+            case EndLoop(error=error):
+                return self._failed(error)
+            case _:
+                return []
+
+    def _interaction(self, record: Mapping[str, Any]) -> list[Event]:
+        """It asks for leave; with its input at an end it takes that for a no."""
+        if record.get("subtype") != "request":
+            return []
+        kind, query = _text(record.get("query_type")), record.get("query")
+        if kind == PLAN_QUERY and isinstance(query, dict):
+            inside = query.get(kind)
+            arguments = inside.get("args") if isinstance(inside, dict) else None
+            return self._planned(arguments if isinstance(arguments, dict) else {})
+        return [AgentActivity(f"declined: {kind or 'a question'}")]
+
+    def _planned(self, arguments: Mapping[str, Any]) -> list[Event]:
+        """A plan is told once, by its call or by the question whether it is accepted. It is not in the `result`."""
+        text = "" if self._plan_told else plan_text(arguments)
+        self._plan_told = self._plan_told or bool(text)
+        return [TextDelta(text)] if text else []
+
+    def _result(self, record: Mapping[str, Any]) -> list[Event]:
+        if record.get("is_error") is True or record.get("subtype") not in ("success", None):
+            return self._failed(classify(_error_text(record), self._at))
+        # What was held back is text if the whole says so; likewise what the lines before left out.
+        events = self._say(self._said.rest(_text(record.get("result"))) or "")
+        self.session_id = _text(record.get("session_id")) or self.session_id
+        spoken = self._said.chars + self._thought_chars
+        usage = run_usage(read_usage(record.get("usage")), len(self._calls), self._at.prompt_chars, spoken)
+        self.over = self.succeeded = True
+        return [*events, UsageReported(usage), TurnEnded(StopReason.END)]
+
+    def _failed(self, error: GatewayError) -> list[Event]:
+        self.over = True
+        return [TurnFailed(error)]
+
+    def _too_long(self, line: TooLong) -> list[Event]:
+        """What a tool gave may be as long as it likes; text of the answer must not be lost."""
+        if any(mark in line.head for mark in _HARMLESS_IN):
+            return []
+        return self._failed(
+            GatewayError(
+                ErrorKind.UPSTREAM_PROTOCOL,
+                f"cursor-agent wrote {line}.",
+                hint="Raise cli_max_line_bytes.",
+            )
+        )
+
+
+_READERS: Final[Mapping[str, Callable[[PrintTranslator, Mapping[str, Any]], list[Event]]]] = {
+    "system": PrintTranslator._system,
+    "user": PrintTranslator._user,
+    "thinking": PrintTranslator._thinking,
+    "assistant": PrintTranslator._assistant,
+    "tool_call": PrintTranslator._tool_call,
+    "interaction_query": PrintTranslator._interaction,
+    "result": PrintTranslator._result,
+}
+"""Everything else (`retry`, `connection`, what newer builds add) is a sign of life and no more."""
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _content(record: Mapping[str, Any]) -> tuple[str, str]:
+    """(thinking, text) of an assistant record, in its nested or its flat form."""
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else record.get("text")
+    if isinstance(content, str):
+        return "", content
+    thoughts, texts = [], []
+    for part in content if isinstance(content, list) else []:
+        if isinstance(part, dict):
+            if part.get("type") == "thinking":
+                thoughts.append(_text(part.get("thinking")) or _text(part.get("text")))
+            else:
+                texts.append(_text(part.get("text")))
+    return "".join(thoughts), "".join(texts)
+
+
+def _error_text(record: Mapping[str, Any]) -> str:
+    error = record.get("error")
+    if isinstance(error, dict):
+        return " ".join(filter(None, (_text(error.get("code")), _text(error.get("message")))))
+    return _text(error) or _text(record.get("result"))
+
+
+def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_chars: int) -> Usage:
+    """Builds and modes that report none get a guess, marked as one. What is reported covers every model call of the
+    run: when cursor-agent ran tools of its own, the context is that of an average one, and a guess too."""
+    tally = Tally(tokens(prompt_chars), spoken_chars=spoken_chars)
+    for _ in range(own_calls):
+        tally.calling()
+        tally.answered()
+    return tally.ended(total)
+
+
+def read_usage(value: object) -> RunUsage | None:
+    """`inputTokens` does not count what came from the cache; ours does."""
+    if not isinstance(value, dict):
+        return None
+
+    def count(key: str) -> int | None:
+        number = value.get(key)
+        return number if isinstance(number, int) and not isinstance(number, bool) and number >= 0 else None
+
+    fresh, read, written = count("inputTokens"), count("cacheReadTokens"), count("cacheWriteTokens")
+    if fresh is None and count("outputTokens") is None:
+        return None
+    total = None if fresh is None else fresh + (read or 0) + (written or 0)
+    return RunUsage(total, count("outputTokens"), read, written)

@@ -1,0 +1,243 @@
+"""A turn in print mode: one process, the prompt over stdin (argv is limited in length), silence timeout, a process that
+stays after its result is ended, one retry if nothing was seen, backpressure.
+
+The process group goes when the client is gone, when nothing happens for too long, when the terminal line is out and the
+process stays, and when the gateway stops.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import EventBuffer
+from ...core.events import Event, TurnFailed, TurnStarted
+from ...core.request import Text, ToolResult
+from ...core.turn import Snapshot
+from ...processes.child import Child, Command, Exit
+from ...processes.lines import LineReader
+from ...processes.tasks import spawn
+from .chat import CliChat, write_chat
+from .limits import CliLimits
+from .print_translate import PrintTranslator
+from .process import AgentNursery
+from .program import safe_chat_id
+from .slots import Slot
+
+RETRIES: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """All that a process needs to be told."""
+
+    command: Command
+    prompt: bytes
+    chat: CliChat
+    """Its id is empty for a new one."""
+    parent: bytes | None
+    throw_away: Path | None = None
+    """A directory that goes with the turn."""
+
+
+class PrintTurn:
+    def __init__(
+        self,
+        backend: str,
+        launch: Launch,
+        translate: Callable[[], PrintTranslator],
+        slot: Slot,
+        nursery: AgentNursery,
+        limits: CliLimits,
+        failed: Callable[[GatewayError], None],
+        keep: Callable[[CliChat], None],
+    ) -> None:
+        self._backend = backend
+        self._launch = launch
+        self._translate = translate
+        self._translator = translate()
+        self._slot = slot
+        self._nursery = nursery
+        self._limits = limits
+        self._on_failure = failed
+        self._on_kept = keep
+        self._retries = RETRIES
+        self._pending: list[Event] = []
+        """Nothing that a client can see yet: a second try would begin with the same."""
+        self._shown = False
+        self._loop = asyncio.get_running_loop()
+        self._lines = LineReader(limits.line_bytes)
+        self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
+        self.listen, self.take = self._buffer.listen, self._buffer.take
+        self._child: Child | None = None
+        self._heard_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._beginning = self._begin_soon()
+
+    # ---- the reader's side
+
+    async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
+        raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent's process has ended.")
+
+    def snapshot(self) -> Snapshot | None:
+        translator, chat = self._translator, self._launch.chat
+        if not translator.succeeded or not safe_chat_id(translator.session_id):
+            return None
+        kept = CliChat(translator.session_id, chat.workspace, chat.mode, chat.via, chat.turns + 1)
+        self._on_kept(kept)
+        return write_chat(self._backend, kept, self._launch.parent)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._buffer.close()
+        self._beginning.cancel()
+        if self._child is None:
+            return  # whatever is being started ends with its task
+        if self._translator.succeeded:
+            self._child.resume()  # it ends by itself
+        else:
+            self._child.terminate()
+
+    async def aclose(self) -> None:
+        self.close()
+        if self._child is None:
+            await asyncio.wait([self._beginning])
+        elif not self._translator.succeeded:
+            await self._child.wait()
+
+    # ---- the process
+
+    def _begin_soon(self) -> "asyncio.Task[None]":
+        beginning = spawn(self._begin(), "cursor-agent-print")
+        beginning.add_done_callback(self._begun)
+        return beginning
+
+    async def _begin(self) -> None:
+        launch = self._launch
+        try:
+            await self._slot.reached()
+            child = await self._nursery.start(launch.command, self)
+        except GatewayError as error:
+            self._leave()
+            self._fail(error)
+            return
+        if child.over:
+            return  # it died at once: `ended` knows already
+        self._child = child
+        self._heard_at = self._loop.time()
+        self._rearm()
+        child.write(launch.prompt)
+        child.close_stdin()
+
+    def _begun(self, beginning: "asyncio.Task[None]") -> None:
+        """A task that is cancelled may not even have begun: its slot is given back here."""
+        if beginning.cancelled():
+            self._leave()
+
+    def data(self, data: bytes) -> None:
+        """What one read brought is told as one batch. A record is a sign of life; anything else may go on for ever."""
+        events: list[Event] = []
+        known = self._translator.records
+        for line in self._lines.feed(data):
+            events += self._translator.feed(line)
+        if self._translator.records > known:
+            self._heard_at = self._loop.time()
+        if self._translator.misheard:
+            self._stop()
+        if events and self._translator.over:
+            self._ending(events[-1])
+        self._put(events)
+
+    def _hold_back(self) -> None:
+        if self._child is not None:
+            self._child.pause()
+
+    def _go_on(self) -> None:
+        self._heard_at = self._loop.time()
+        if self._child is not None:
+            self._child.resume()
+
+    def _put(self, events: list[Event]) -> None:
+        """The last step of whoever has events: their reader may close the turn."""
+        self._pending += events
+        self._shown = self._shown or any(not isinstance(event, TurnStarted) for event in events)
+        if self._shown:
+            events, self._pending = self._pending, []
+            self._buffer.put(events)
+
+    def _ending(self, last: Event) -> None:
+        if isinstance(last, TurnFailed):
+            self._on_failure(last.error)
+            self._stop()
+        else:
+            self._set_timer(self._limits.exit_grace, self._stop)
+
+    def ended(self, exit_: Exit) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._closed or self._translator.over:
+            self._leave()
+            return
+        events: list[Event] = []
+        for line in self._lines.finish():
+            events += self._translator.feed(line)
+        events += self._translator.finish(exit_.code, exit_.stderr)
+        last = events[-1]
+        if isinstance(last, TurnFailed) and len(events) == 1 and self._again(last.error):
+            return
+        self._leave()
+        if isinstance(last, TurnFailed):
+            self._on_failure(last.error)
+        self._put(events)
+
+    def _again(self, error: GatewayError) -> bool:
+        """Cursor could not be reached, or the program died or broke off, and nothing was seen of it: try once more. Not
+        in a chat that may have heard the prompt already: that one is told anew from the beginning."""
+        if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
+            return False
+        if self._launch.chat.id:
+            self._leave()
+            self._put([TurnFailed(GatewayError(ErrorKind.TURN_GONE, "The resumed chat broke off."))])
+            return True
+        self._retries -= 1
+        self._pending, self._child = [], None
+        self._translator, self._lines = self._translate(), LineReader(self._limits.line_bytes)
+        self._beginning = self._begin_soon()
+        return True
+
+    def _leave(self) -> None:
+        self._slot.leave()
+        if self._launch.throw_away is not None:
+            shutil.rmtree(self._launch.throw_away, ignore_errors=True)
+
+    def _stop(self) -> None:
+        if self._child is not None:
+            self._child.terminate()
+
+    def _fail(self, error: GatewayError) -> None:
+        if not self._translator.over:
+            self._translator.over = True
+            self._put([TurnFailed(error)])
+
+    # ---- the clock
+
+    def _set_timer(self, delay: float, act: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(delay, act)
+
+    def _rearm(self) -> None:
+        limits = self._limits
+        allowed = limits.tool_progress if self._translator.tool_open else limits.progress
+        silent = 0.0 if self._buffer.full else self._loop.time() - self._heard_at
+        if silent < allowed:
+            self._set_timer(allowed - silent, self._rearm)
+            return
+        self._fail(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent wrote nothing that can be read for {silent:.0f} s."))
+        self._stop()

@@ -1,0 +1,208 @@
+"""The loopback MCP server that cursor-agent calls a client's tools on: one unguessable address for each turn, body
+limit, a call that is parked as a coroutine with signs of life, cancelled when the program hangs up.
+
+Streamable HTTP, as far as such a server needs it: a POST is answered with one JSON message, and a call, which may wait
+for minutes, with a stream of events that ends with its result. What the messages mean is in `mcp_messages`.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import h11
+import msgspec
+
+from ...processes.tasks import spawn
+from .mcp_messages import Answer, McpUse, progress, reply, result
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES: Final = 16 * 2**20
+SIGN_OF_LIFE_S: Final = 10.0
+"""Clients of MCP give up after a minute without one."""
+_CHUNK: Final = 65536
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream"
+
+
+class ToolDesk(Protocol):
+    """The turn whose tools are offered at one address."""
+
+    tools: Sequence[Mapping[str, Any]]
+
+    def listed(self) -> None:
+        """The program has seen the tools."""
+
+    async def called(self, use: McpUse) -> Answer:
+        """Waits as long as it takes; cancelled when nobody wants the result any more."""
+        ...
+
+
+class ToolServer:
+    def __init__(self, version: str, *, sign_of_life: float = SIGN_OF_LIFE_S) -> None:
+        self._version = version
+        self._sign_of_life = sign_of_life
+        self._desks: dict[str, ToolDesk] = {}
+        self._server: asyncio.Server | None = None
+        self._starting = asyncio.Lock()
+        self._connections: set[asyncio.StreamWriter] = set()
+
+    async def open(self, desk: ToolDesk) -> str:
+        """The address at which this turn's tools are offered from now on."""
+        async with self._starting:
+            if self._server is None:
+                self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_CHUNK)
+        path = f"/{secrets.token_urlsafe(24)}/mcp"
+        self._desks[path] = desk
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{path}"
+
+    def close(self, url: str) -> None:
+        self._desks.pop(url[url.index("/", len("http://")) :], None)
+
+    async def aclose(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            for writer in list(self._connections):
+                writer.transport.abort()
+            await self._server.wait_closed()
+
+    # ---- a connection
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            connection = h11.Connection(h11.SERVER)
+            while (asked := await _read(connection, reader, writer)) is not None:
+                if not await self._answer(asked, connection, reader, writer):
+                    return
+                await writer.drain()
+                if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+                    return
+                connection.start_next_cycle()
+        except (OSError, h11.ProtocolError) as broken:
+            log.debug("a connection of cursor-agent's MCP client broke: %s", broken)
+        finally:
+            self._connections.discard(writer)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(
+        self,
+        asked: tuple[h11.Request, bytes],
+        connection: h11.Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """False: the other side is gone."""
+        request, body = asked
+        desk = self._desks.get(request.target.decode("latin-1"))
+        if desk is None:
+            return _send(connection, writer, 404, {"error": "There is nothing here."})
+        if request.method != b"POST":
+            return _send(connection, writer, 405, {"error": "Send POST."}, (("allow", "POST"),))
+        try:
+            message = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            message = None
+        said = reply(message, desk.tools, self._version)
+        if said is None:
+            return _send(connection, writer, 202, None)
+        if not isinstance(said, McpUse):
+            if isinstance(message, dict) and message.get("method") == "tools/list":
+                desk.listed()
+            return _send(connection, writer, 200, said)
+        return await self._call(desk, said, connection, reader, writer)
+
+    async def _call(
+        self,
+        desk: ToolDesk,
+        use: McpUse,
+        connection: h11.Connection,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        headers = [("content-type", _EVENTS), ("cache-control", "no-cache"), ("transfer-encoding", "chunked")]
+        writer.write(connection.send(h11.Response(status_code=200, headers=headers)) or b"")
+        waiting = spawn(_awaited(desk, use), "cursor-agent-tool")
+        listening = spawn(_hung_up(reader), "cursor-agent-tool-hang-up")
+        signs = 0
+        try:
+            while not waiting.done():
+                await asyncio.wait(
+                    {waiting, listening}, timeout=self._sign_of_life, return_when=asyncio.FIRST_COMPLETED
+                )
+                if listening.done() and not waiting.done():
+                    return False
+                if not waiting.done():
+                    signs += 1
+                    told = b": waiting\n\n" if use.progress is None else _event(progress(use.progress, signs))
+                    writer.write(connection.send(h11.Data(data=told)) or b"")
+            if waiting.cancelled():
+                return False  # the turn is over
+            for event in (h11.Data(data=_event(result(use.id, waiting.result()))), h11.EndOfMessage()):
+                writer.write(connection.send(event) or b"")
+            return not listening.done()
+        finally:
+            waiting.cancel()
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening  # nobody else may read while this one does
+
+
+async def _hung_up(reader: asyncio.StreamReader) -> None:
+    """Or said something, which nobody may while an answer is under way."""
+    with suppress(OSError):
+        await reader.read(1)
+
+
+async def _awaited(desk: ToolDesk, use: McpUse) -> Answer:
+    return await desk.called(use)
+
+
+def _event(message: Mapping[str, Any]) -> bytes:
+    return b"event: message\ndata: %b\n\n" % msgspec.json.encode(message)
+
+
+def _send(
+    connection: h11.Connection,
+    writer: asyncio.StreamWriter,
+    status: int,
+    value: Mapping[str, Any] | None,
+    headers: Sequence[tuple[str, str]] = (),
+) -> bool:
+    data = msgspec.json.encode(value) if value is not None else b""
+    head = h11.Response(
+        status_code=status, headers=[("content-type", _JSON), ("content-length", str(len(data))), *headers]
+    )
+    for event in (head, h11.Data(data=data), h11.EndOfMessage()):
+        writer.write(connection.send(event) or b"")
+    return True
+
+
+async def _read(
+    connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[h11.Request, bytes] | None:
+    request: h11.Request | None = None
+    body = bytearray()
+    while True:
+        match connection.next_event():
+            case h11.NEED_DATA:
+                if connection.they_are_waiting_for_100_continue:
+                    going = h11.InformationalResponse(status_code=100, headers=[])
+                    writer.write(connection.send(going) or b"")
+                connection.receive_data(await reader.read(_CHUNK))
+            case h11.Request() as request:
+                pass
+            case h11.Data(data=data):
+                body += data
+                if len(body) > MAX_BODY_BYTES:
+                    raise h11.RemoteProtocolError("the body is too large")
+            case h11.EndOfMessage():
+                assert request is not None
+                return request, bytes(body)
+            case _:  # closed, or something that does not belong here
+                return None

@@ -1,0 +1,167 @@
+"""The official SDK as a Backend: a turn of the Agent API over a run of the SDK, the API key and what is known of its
+account, models and status as the SDK tells them, and where the SDK is installed.
+
+What is sent is decided in opening.py, what a run's end means in carrier.py, what the process may do in node.py.
+"""
+
+import importlib.util
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
+from ...core.request import TurnRequest
+from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing
+from ...cursor.transport.faults import unusable
+from ...cursor.transport.identity import new_id
+from ...processes.tasks import aside
+from ..agent.backend import AgentSetup
+from ..agent.model_lists import read_rest
+from ..agent.new_conversations import NewConversations
+from ..agent.snapshots import blob_source, read_snapshot, with_unread
+from ..agent.turn import AgentTurn
+from .bridge import Bridges, BridgeSetup
+from .carrier import SdkOpener
+from .faults import sdk_unfit
+from .node import SdkInstall
+from .opening import SdkAccount, SdkOpening, sdk_opening
+
+log = logging.getLogger(__name__)
+
+NO_KEY: Final = GatewayError(
+    ErrorKind.SIGNED_OUT,
+    "The official SDK needs a Cursor API key, and there is none.",
+    hint=f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}, or keep it with `caretway login --api-key-stdin`.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SdkSetup:
+    api_key: Callable[[], Awaitable[str]]
+    """The key to use now; empty when there is none."""
+    bridge: BridgeSetup
+    agent: AgentSetup
+    """Its turns are those of the Agent API."""
+    custom_system: bool = True
+    """A system prompt replaces Cursor's own, where the account may have one."""
+
+
+class CursorSdkBackend:
+    name = "sdk"
+    standing: Standing = "official"
+    abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
+
+    def __init__(self, setup: SdkSetup, beside: "CursorSdkBackend | None" = None) -> None:
+        """`beside`: one of another account, in whose process this one's turns run."""
+        self._setup = setup
+        self.standing = setup.agent.standing
+        self._beside = beside
+        self.bridges: Bridges = Bridges(setup.bridge) if beside is None else beside.bridges
+        agent = setup.agent
+        self._new = NewConversations(agent.limits, agent.surroundings, check_limits=agent.check_limits)
+        self._account = SdkAccount("", setup.custom_system)
+        self._status: BackendStatus | None = None
+
+    async def warm(self) -> None:
+        """Have a bridge before the first request asks for one."""
+        try:
+            self.bridges.release(await self.bridges.lease())
+        except GatewayError as failure:
+            log.warning("%s", failure)
+
+    # ---- Backend
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> AgentTurn:
+        agent = self._setup.agent
+        if (key := await self._key()) != self._account.api_key:
+            self._forget()
+            self._account = SdkAccount(key, self._setup.custom_system)
+        kept, checkpoint = read_snapshot(snapshot) if snapshot is not None else (f"agent-{new_id()}", None)
+        name, _, blob_key = kept.partition("/")
+        if snapshot is not None:
+            request = with_unread(request, snapshot)
+        rules = agent.tools(request)
+        unseen = self._new.unseen.expected(request)
+
+        def compose() -> SdkOpening:
+            composed = self._new.compose(
+                request,
+                conversation_id=name,
+                run_id=new_id(),
+                checkpoint=checkpoint,
+                workspace=rules.workspace,
+                unseen=unseen,
+            )
+            return sdk_opening(composed, request, rules, blob_key or secrets.token_hex(32), blob_source(snapshot))
+
+        opening = await aside(compose) if request.large else compose()
+        turn = AgentTurn(
+            self.name,
+            self._new.begin(opening, request, rules, snapshot, unseen),
+            SdkOpener(self.bridges, opening, self._account),
+            renewable=False,
+            buffer_bytes=agent.buffer_bytes,
+            jobs=rules.jobs,
+        )
+        turn.start()
+        return turn
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return read_rest({"items": await self._call("models")})
+
+    async def status(self) -> BackendStatus:
+        try:
+            await self._key()
+            if self._status is not None and self._status.signed_in and self.bridges.current is None:
+                return self._status  # whoever watches /health starts no process that was stopped for want of work
+            me = await self._call("me")
+        except GatewayError as failure:
+            self._status = unusable(failure)
+            return self._status
+        name = me.get("apiKeyName") if isinstance(me, dict) else None
+        self._status = BackendStatus(signed_in=True, detail=f"API key {name}" if name else "")
+        return self._status
+
+    async def aclose(self) -> None:
+        if self._beside is None:
+            await self.bridges.aclose()
+        else:
+            self._forget()
+
+    # ---- within
+
+    def _forget(self) -> None:
+        """The process keeps an executor for each account."""
+        if (bridge := self.bridges.current) is not None and self._account.api_key:
+            bridge.tell({"op": "forget", "key": self._account.api_key})
+
+    async def _call(self, operation: str) -> Any:
+        key = await self._key()
+        bridge = await self.bridges.lease(work=operation != "me")
+        try:
+            return await bridge.call(operation, key)
+        finally:
+            self.bridges.release(bridge)
+
+    async def _key(self) -> str:
+        key = await self._setup.api_key()
+        if not key:
+            raise copy(NO_KEY)
+        return key
+
+
+def find_sdk() -> SdkInstall:
+    """The node and the SDK in the wheel, whose Python is not imported: it takes long, and is not used. Raises
+    GatewayError."""
+    spec = importlib.util.find_spec("cursor_sdk")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("No module named 'cursor_sdk'", name="cursor_sdk")
+    vendor = (Path(spec.origin).parent / "_vendor" / "bridge").resolve()
+    install = SdkInstall(vendor / "bin" / "node", vendor / "node_modules")
+    if missing := [path for path in (install.node, install.entry) if not path.is_file()]:
+        raise sdk_unfit(f"it has nothing for this platform: {missing[0]} is missing")
+    return install

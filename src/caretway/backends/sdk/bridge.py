@@ -1,0 +1,297 @@
+"""The Node.js processes that run the SDK: started and checked, shared by many turns, replaced when dead, spoiled or
+above the memory limit, stopped when idle; one that keeps dying is not started again for a while. Frames in and out.
+
+A process ends when its input does, so none outlives the gateway, however that ends. One that has outgrown the limit
+gets no more turns and ends with its last one, while a new one takes its place.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from ...core.errors import ErrorKind, GatewayError, gateway_stops
+from ...installation import install_command
+from ...processes.child import CannotStart, Child, Command, Exit
+from ...processes.lines import LineReader
+from ...processes.memory import resident_bytes
+from ...processes.nursery import Nursery
+from ...processes.tasks import spawn
+from .faults import bridge_lost, fault_of, sdk_unfit
+from .frames import Frame, Told, read_frame
+
+log = logging.getLogger(__name__)
+
+EARLY_S: Final = 10.0
+"""A process that ends by itself sooner than this died of how it was started."""
+MAX_REST_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSetup:
+    command: Callable[[], Command]
+    """Raises GatewayError when the SDK is not there."""
+    start_timeout: float = 60.0
+    call_timeout: float = 30.0
+    memory_limit: int = 600 * 2**20
+    idle_timeout: float | None = 900.0
+    """None: never stopped for want of work."""
+    frame_bytes: int = 96 * 2**20
+
+
+Hear = Callable[[list[Told] | None], None]
+"""Is told what the bridge says of one run; None: the bridge is gone."""
+
+
+class SdkBridge:
+    """One process. `start` it first."""
+
+    def __init__(self, setup: BridgeSetup) -> None:
+        loop = asyncio.get_running_loop()
+        self.gone: asyncio.Future[Exit] = loop.create_future()
+        """Done when the process has ended."""
+        self.leases = 0
+        self.spoiled = self.broken = False
+        self.started_at = loop.time()
+        self._setup = setup
+        self._child: Child | None = None
+        self._lines = LineReader(setup.frame_bytes)
+        self._ready: asyncio.Future[str] = loop.create_future()
+        self._runs: dict[int, Hear] = {}
+        self._last = 0
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid if self._child is not None else 0
+
+    @property
+    def alive(self) -> bool:
+        return not (self.gone.done() or self.spoiled or self.broken)
+
+    async def start(self, nursery: Nursery) -> None:
+        """Raises GatewayError; then no process is left behind."""
+        try:
+            self._child = await nursery.start(self._setup.command(), self)
+            async with asyncio.timeout(self._setup.start_timeout):
+                unfit = await asyncio.shield(self._ready)
+        except (CannotStart, TimeoutError) as failure:
+            await self.aclose()
+            said = str(failure) or f"not ready within {self._setup.start_timeout:.0f} s"
+            raise _not_started(said) from failure
+        if unfit:
+            await self.aclose()
+            raise sdk_unfit(f"it does not do what it is asked: {unfit}")
+
+    # ---- frames
+
+    def listen(self, hear: Hear) -> int:
+        """The number of a new run."""
+        self._last += 1
+        self._runs[self._last] = hear
+        if self.gone.done():
+            asyncio.get_running_loop().call_soon(hear, None)
+        return self._last
+
+    def forget(self, run: int) -> None:
+        self._runs.pop(run, None)
+
+    def tell(self, frame: Mapping[str, Any]) -> None:
+        if self._child is not None:
+            self._child.write(msgspec.json.encode(frame) + b"\n")
+
+    async def room(self) -> None:
+        """Until it takes more (backpressure)."""
+        if self._child is not None:
+            await self._child.writable.wait()
+
+    async def call(self, operation: str, api_key: str = "") -> Any:
+        """One question about an account. Raises GatewayError."""
+        answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
+        number = self.listen(lambda told: None if answer.done() else answer.set_result(told[0][0] if told else None))
+        try:
+            self.tell({"op": operation, "n": number, "key": api_key})
+            async with asyncio.timeout(self._setup.call_timeout / (3 if operation == "ping" else 1)):
+                frame = await answer
+        except TimeoutError as late:
+            if operation != "ping":
+                spawn(self.prove(), "sdk-bridge-ping")
+            raise GatewayError(ErrorKind.TIMEOUT, "The Cursor SDK did not answer in time.") from late
+        finally:
+            self.forget(number)
+        if frame is None or frame.thrown:
+            raise bridge_lost() if frame is None else fault_of(frame)
+        return frame.value
+
+    async def prove(self) -> None:
+        """A run or a question hears nothing: the process answers before the next attempt is given up, or is ended."""
+        try:
+            await self.call("ping")
+        except GatewayError as failure:
+            self._break_off(failure)
+
+    def _break_off(self, why: Exception) -> None:
+        if self._child is not None and not self.gone.done():
+            self.broken = True
+            log.error("the SDK's bridge does not answer as it should, and is ended: %s", why)
+            self._child.terminate()
+
+    # ---- the child's output
+
+    def data(self, data: bytes) -> None:
+        told: dict[int, list[Told]] = {}
+        for line in self._lines.feed(data):
+            try:
+                frame, message = read_frame(line)
+            except ValueError as broken:
+                self._break_off(broken)
+                break
+            if frame.n >= 0:
+                told.setdefault(frame.n, []).append((frame, message))
+            elif frame.t == "spoiled":
+                self.spoiled = True  # it gets no more turns
+            elif not self._ready.done():
+                self._ready.set_result(frame.s)
+        for run, said in told.items():
+            if (hear := self._runs.get(run)) is not None:
+                hear(said)
+
+    def ended(self, exit_: Exit) -> None:
+        self.gone.set_result(exit_)
+        if not self._ready.done():
+            words = " ".join(exit_.stderr.split())[-500:]
+            self._ready.set_exception(_not_started(f"it ended with code {exit_.code}: {words}"))
+            self._ready.exception()  # whoever waits hears of it; when nobody does, it is no news
+        runs, self._runs = self._runs, {}
+        for hear in runs.values():
+            hear(None)
+
+    async def aclose(self) -> None:
+        if self._child is not None:
+            await self._child.aclose()
+
+
+def _not_started(why: str) -> GatewayError:
+    return GatewayError(
+        ErrorKind.UPSTREAM_DOWN,
+        f"The Cursor SDK's bridge did not start: {why}",
+        hint=f"Try again; if it stays so, reinstall with `{install_command('sdk', again=True)}`.",
+    )
+
+
+class Bridges:
+    def __init__(self, setup: BridgeSetup) -> None:
+        self._setup = setup
+        self._current: SdkBridge | None = None
+        self._nursery = Nursery()
+        self._starting: asyncio.Task[SdkBridge | GatewayError] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._deaths = 0
+        self._rests_until = 0.0
+        self.started = 0
+
+    @property
+    def current(self) -> SdkBridge | None:
+        return self._current if self._current is not None and self._current.alive else None
+
+    async def lease(self, *, work: bool = True) -> SdkBridge:
+        """A live bridge, started if there is none. Give it back with `release`. Only work keeps it from being idle."""
+        if self._closed:
+            raise gateway_stops()
+        if work:
+            self._stay()
+        bridge: SdkBridge | GatewayError | None = self.current
+        if bridge is None:
+            if self._starting is None:
+                self._check_rest()
+                self._retire()
+                self._starting = spawn(self._start(), "start-sdk-bridge")
+            bridge = await asyncio.shield(self._starting)  # it serves others too: nobody's cancellation stops it
+        if isinstance(bridge, GatewayError):
+            raise bridge
+        await bridge.room()
+        bridge.leases += 1
+        return bridge
+
+    def release(self, bridge: SdkBridge) -> None:
+        bridge.leases -= 1
+        if bridge is self._current and (memory := resident_bytes(bridge.pid) or 0) > self._setup.memory_limit:
+            log.info("the SDK's bridge has grown to %d MB and is replaced", memory // 2**20)
+            self._retire()
+        self._end_unused(bridge)
+        if bridge is self._current and not bridge.leases and self._idle is None and self._setup.idle_timeout:
+            self._idle = asyncio.get_running_loop().call_later(self._setup.idle_timeout, self._stop_idle)
+
+    async def aclose(self) -> None:
+        self._closed = True
+        self._stay()
+        if self._starting is not None:
+            await asyncio.shield(self._starting)
+        self._retire()
+        await self._nursery.aclose()
+
+    # ---- within
+
+    def _check_rest(self) -> None:
+        """One that dies again and again is left alone for a while, longer each time."""
+        left = self._rests_until - asyncio.get_running_loop().time()
+        if left > 0:
+            raise GatewayError(
+                ErrorKind.UPSTREAM_DOWN,
+                f"The Cursor SDK's bridge ended {self._deaths} times in a row. It starts again in {left + 0.5:.0f} s.",
+                hint="The log has its last words. Run `caretway doctor`, or use --backend agent meanwhile.",
+                retry_after=max(1.0, left),
+            )
+
+    def _died(self, bridge: SdkBridge) -> None:
+        now = asyncio.get_running_loop().time()
+        self._deaths = self._deaths + 1 if now - bridge.started_at < EARLY_S else 1
+        if self._deaths > 1:
+            self._rests_until = now + min(MAX_REST_S, 2.0 ** (self._deaths - 2))
+
+    def _stay(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _stop_idle(self) -> None:
+        self._idle = None
+        if self._current is not None and not self._current.leases:
+            log.info("the SDK's bridge is stopped: nobody used it for a while")
+            self._retire()
+
+    def _retire(self) -> None:
+        """The current bridge gets no more turns."""
+        bridge, self._current = self._current, None
+        if bridge is not None:
+            self._end_unused(bridge)
+
+    def _end_unused(self, bridge: SdkBridge) -> None:
+        if bridge is not self._current and not bridge.leases:
+            spawn(bridge.aclose(), "end-sdk-bridge")
+
+    async def _start(self) -> SdkBridge | GatewayError:
+        """A failure is given to all who wait for the bridge, and so is a value here."""
+        bridge = SdkBridge(self._setup)
+        try:
+            await bridge.start(self._nursery)
+        except GatewayError as failure:
+            self._died(bridge)
+            return failure
+        finally:
+            self._starting = None
+        self._current = bridge
+        self.started += 1
+        log.info("the SDK's bridge runs as process %d", bridge.pid)
+        bridge.gone.add_done_callback(lambda gone: self._gone(bridge, gone.result()))
+        return bridge
+
+    def _gone(self, bridge: SdkBridge, end: Exit) -> None:
+        if bridge is self._current or bridge.broken:
+            log.warning("the SDK's bridge (process %d) ended by itself, code %d: %s", bridge.pid, end.code, end.stderr)
+            self._died(bridge)
+        if bridge is self._current:
+            self._retire()

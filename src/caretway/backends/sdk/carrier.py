@@ -1,0 +1,221 @@
+"""A run of the SDK as a stream of the Agent API: the opening sent, answers handed back, what each attempt on the wire
+ended with, the SDK's own healing of a broken connection, a system prompt that the account may not have.
+
+The SDK resumes a broken run by itself. The turn is told that an attempt was lost, decides by its own rules whether the
+run goes on, and opens the next attempt, which is the same run of the SDK. A run that was refused before a word was
+heard is sent anew. One that was heard and has ended cannot be resumed from outside.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from ...core.errors import ErrorKind, GatewayError
+from ...cursor.transport.faults import cut
+from ...cursor.transport.ports import RunHandler, RunStream
+from ...cursor.wire.envelope import End
+from ...processes.tasks import spawn
+from ..agent.turn_ports import RunGone
+from .bridge import Bridges, SdkBridge
+from .faults import bridge_lost, fault_of
+from .frames import Frame, Told, end_of, exec_answer
+from .opening import OPENING, SdkAccount, SdkOpening
+
+log = logging.getLogger(__name__)
+
+DETACHED_S: Final = 5.0
+"""How long a run that heals waits for its turn: longer than any pause between two attempts."""
+HEARD: Final = frozenset({"text-delta", "thinking-delta", "tool-call-started", "partial-tool-call"})
+NO_SYSTEM: Final = "system prompt"
+"""What the refusal speaks of when an account may not have one of its own."""
+
+
+@dataclass(slots=True)
+class SdkOpener:
+    """Opens the attempts of one turn."""
+
+    bridges: Bridges
+    opening: SdkOpening
+    account: SdkAccount
+    run: "SdkRun | None" = None
+
+    def open_now(self, handler: RunHandler) -> RunStream | None:
+        return None
+
+    async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
+        if self.run is not None and self.run.attach(handler):
+            return self.run
+        if self.run is not None and self.run.heard:
+            raise RunGone(self.run.lost)
+        self.run = SdkRun(self, await self.bridges.lease(), handler)
+        return self.run
+
+    async def move(self, *, sure: bool) -> bool:
+        return False
+
+
+class SdkRun:
+    """One run of the SDK; a RunStream for each of its attempts."""
+
+    def __init__(self, opener: SdkOpener, bridge: SdkBridge, handler: RunHandler) -> None:
+        self.heard = False
+        """The model was."""
+        self.lost = cut("the run was given up in the middle, and the SDK cannot go on with it.")
+        """Why it cannot go on."""
+        self._opener = opener
+        self._bridge = bridge
+        self._handler: RunHandler | None = handler
+        self._custom = False  # a system prompt of its own was sent
+        self._number = -1
+        self._opened = self._paused = False
+        self._leased = True
+        self._end: Frame | None = None
+        self._healing = False
+        self._held: list[Told] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def attach(self, handler: RunHandler) -> bool:
+        """The next attempt of the same run. False: it is over."""
+        if not self._healing:
+            return False
+        self._healing = False
+        if self._timer is not None:
+            self._timer.cancel()
+        self._handler = handler
+        return True
+
+    # ---- RunStream
+
+    def send(self, message: bytes) -> None:
+        if message != OPENING:
+            if (answer := exec_answer(message)) is not None:
+                self._tell("answer", id=answer[0], value=answer[1])
+        elif not self._opened:
+            self._open()
+        else:  # an attempt that goes on by itself
+            self._tell("hold" if self._paused else "go")
+            asyncio.get_running_loop().call_soon(self._hear, [])
+
+    def pause(self) -> None:
+        self._paused = True
+        self._tell("hold")
+
+    def resume(self) -> None:
+        self._paused = False
+        self._tell("go")
+
+    def doubt(self) -> None:
+        self._tell("doubt")
+        spawn(self._bridge.prove(), "sdk-bridge-ping")
+
+    def close(self) -> None:
+        self._handler = None
+        if not self._healing:
+            self._over("cancel")
+
+    # ---- within
+
+    def _open(self) -> None:
+        self._opened = True
+        self._number = self._bridge.listen(self._hear)
+        frame = self._opener.opening.frame(self._opener.account)
+        self._custom = bool(frame.get("system"))
+        self._tell("open", **frame)
+
+    def _tell(self, operation: str, **fields: object) -> None:
+        if self._number >= 0:
+            self._bridge.tell({"op": operation, "n": self._number, **fields})
+
+    def _over(self, operation: str = "") -> None:
+        """Nothing more is heard of it."""
+        self._healing = False
+        self._stop(operation)
+        if self._leased:
+            self._leased = False
+            self._opener.bridges.release(self._bridge)
+
+    def _stop(self, operation: str) -> None:
+        if operation:
+            self._tell(operation)
+        self._bridge.forget(self._number)
+        self._number = -1
+
+    def _hear(self, told: list[Told] | None) -> None:
+        if told is None:
+            self._closed(bridge_lost())
+            return
+        told, self._held = [*self._held, *told] if self._held else told, []
+        messages: list[bytes] = []
+        for at, (frame, message) in enumerate(told):
+            if frame.n != self._number:
+                break  # of the run before, which was opened in another way
+            if self._handler is None:
+                self._held = told[at:]
+                return
+            if message is not None:
+                self.heard = self.heard or frame.kind in HEARD or frame.t in ("call", "exec")
+                messages.append(message)
+                continue
+            if messages:
+                said, messages = messages, []
+                self._handler.on_messages(said)
+            match frame.t:
+                case "again":
+                    self._again()
+                case "refused":
+                    self._refused(frame)
+                case "over":
+                    self._ended(frame)
+        if messages and self._handler is not None:
+            self._handler.on_messages(messages)
+
+    def _again(self) -> None:
+        """The SDK has opened the next attempt."""
+        end, self._end = self._end, None
+        handler, self._handler = self._handler, None
+        if handler is None:
+            return
+        self._healing = True
+        self._tell("hold")
+        self._timer = asyncio.get_running_loop().call_later(DETACHED_S, self._over, "cancel")
+        if end is not None:
+            handler.on_messages([End(end_of(end))])
+        else:
+            handler.on_closed(GatewayError(ErrorKind.UPSTREAM_DOWN, "The connection to Cursor broke."))
+
+    def _refused(self, frame: Frame) -> None:
+        """What was said of the model is kept by the SDK, which may go on; without that there is nothing to wait for."""
+        self._end = frame
+        if not self.heard and not self._without_system(frame):
+            self._closed(None, End(end_of(frame)), "cancel")
+
+    def _without_system(self, refusal: Frame) -> bool:
+        """Once more, when the account may not have a system prompt of its own."""
+        if self.heard or not self._custom or NO_SYSTEM not in end_of(refusal).decode().lower():
+            return False
+        log.info("the account may not have a system prompt of its own; it is sent with the message")
+        self._opener.account.custom_system = False
+        self._end = None
+        self._stop("cancel")
+        self._open()
+        return True
+
+    def _ended(self, frame: Frame) -> None:
+        if frame.status == "finished":
+            self._closed(None)
+        elif frame.status == "cancelled":
+            self._closed(GatewayError(ErrorKind.CANCELLED, "The run was cancelled."))
+        elif frame.thrown:
+            self._closed(fault_of(frame), operation="cancel")
+        elif not self._without_system(frame):
+            self._closed(None, End(end_of(self._end or frame)))
+
+    def _closed(self, error: GatewayError | None, end: End | None = None, operation: str = "") -> None:
+        handler, self._handler = self._handler, None
+        self._over(operation)
+        self.lost = error or self.lost
+        if handler is not None and end is not None:
+            handler.on_messages([end])
+        elif handler is not None:
+            handler.on_closed(error)

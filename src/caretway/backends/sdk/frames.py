@@ -1,0 +1,205 @@
+"""What the bridge tells, as AgentServerMessages, and what a turn answers, as plain values for the SDK: deltas, calls,
+execs, blobs, checkpoints, results; 64-bit numbers and bytes in a form that JSON has not. Pure.
+
+So a run of the SDK is to a turn what a run on the wire is: the same table of calls, the same end of a step, the same
+redirection of built-in tools.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+
+from ...cursor.wire.messages import pb
+from ...cursor.wire.write_values import write_value
+from ...processes.lines import Line
+
+PROVIDER: Final = "custom-user-tools"
+"""The MCP server as which the SDK offers custom tools."""
+_WIDE: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})
+_COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_BRACKETED: Final = re.compile(r"^\[(\w+)\]\s*(.*)$", re.DOTALL)
+_WHOSE: Final = re.compile(rb'\{(?:"t":"reply",)?"n":(\d+)')
+"""Where the bridge writes the number of a run or a question."""
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One line of the bridge; `t` says which of the fields mean something."""
+
+    t: str
+    n: int = -1
+    id: int = 0
+    s: str = ""
+    c: int = 0
+    name: str = ""
+    call: str = ""
+    args: dict[str, Any] | None = None
+    kind: str = ""
+    key: str = ""
+    data: bytes = b""
+    usage: dict[str, Any] | None = None
+    end: dict[str, Any] | None = None
+    status: str = ""
+    message: str = ""
+    code: str | None = ""
+    http: int = 0
+    thrown: bool = False
+    value: Any = None
+
+
+Told = tuple[Frame, bytes | None]
+"""With the AgentServerMessage that says the same; None: it is none of a run's own."""
+_DECODER: Final = msgspec.json.Decoder(Frame)
+
+
+def read_frame(line: Line) -> Told:
+    """What cannot be read ends its run, and no other. Raises ValueError when nobody knows whose it is."""
+    try:
+        frame = _DECODER.decode(line if isinstance(line, bytes) else b"")
+        return frame, server_message(frame)
+    except (ValueError, DecodeError, RecursionError) as broken:
+        head, why = (line, str(broken)) if isinstance(line, bytes) else (line.head, str(line))
+    if (found := _WHOSE.match(head)) is None:
+        raise ValueError(why)
+    words = f"the SDK told something that cannot be read: {why}"
+    return Frame(t="over", n=int(found[1]), status="error", thrown=True, code="unreadable", message=words), None
+
+
+def server_message(frame: Frame) -> bytes | None:
+    say = _UPDATES.get(frame.kind, _UPDATES["step-started"]) if frame.t == "update" else _MESSAGES.get(frame.t)
+    return None if say is None else say(frame).SerializeToString()
+
+
+def _call(frame: Frame) -> pb.AgentServerMessage:
+    args = pb.McpArgs(name=frame.name, tool_call_id=frame.call, provider_identifier=PROVIDER, tool_name=frame.name)
+    for name, value in (frame.args or {}).items():
+        args.args[name].MergeFromString(write_value(value))
+    return pb.AgentServerMessage(exec_server_message=pb.ExecServerMessage(id=frame.id, mcp_args=args))
+
+
+def _update(**fields: Any) -> pb.AgentServerMessage:
+    return pb.AgentServerMessage(interaction_update=pb.InteractionUpdate(**fields))
+
+
+def _exec(frame: Frame) -> pb.AgentServerMessage:
+    exec_ = pb.ExecServerMessage(id=frame.id)
+    getattr(exec_, f"{frame.kind}_args").MergeFromString(frame.data)
+    getattr(exec_, f"{frame.kind}_args").SetInParent()
+    return pb.AgentServerMessage(exec_server_message=exec_)
+
+
+def _ended(frame: Frame) -> pb.AgentServerMessage:
+    counts = {name: (frame.usage or {}).get(_camel(name)) for name in _COUNTS}
+    told: Any = {name: int(count) for name, count in counts.items() if isinstance(count, int) and count >= 0}
+    return _update(turn_ended=pb.TurnEndedUpdate(**told))
+
+
+def _set(frame: Frame) -> pb.AgentServerMessage:
+    blob = pb.SetBlobArgs(blob_id=bytes.fromhex(frame.key), blob_data=frame.data)
+    return pb.AgentServerMessage(kv_server_message=pb.KvServerMessage(id=0, set_blob_args=blob))
+
+
+_UPDATES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
+    "text-delta": lambda frame: _update(text_delta=pb.TextDeltaUpdate(text=frame.s)),
+    "thinking-delta": lambda frame: _update(thinking_delta=pb.ThinkingDeltaUpdate(text=frame.s)),
+    "token-delta": lambda frame: _update(token_delta=pb.TokenDeltaUpdate(tokens=frame.c)),
+    "tool-call-started": lambda _: _update(tool_call_started=pb.ToolCallStartedUpdate()),
+    "partial-tool-call": lambda _: _update(tool_call_delta=pb.ToolCallDeltaUpdate()),
+    "tool-call-completed": lambda frame: _update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id=frame.call)),
+    "tool-requests-listed": lambda frame: _update(tool_requests_listed=pb.ToolRequestsListedUpdate(call_count=frame.c)),
+    "turn-ended": _ended,
+    "step-started": lambda _: _update(step_started=pb.StepStartedUpdate()),
+}
+"""By the SDK's own names. What is not here is no more than a step: the run is alive."""
+_MESSAGES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
+    "beat": lambda _: _update(heartbeat=pb.HeartbeatUpdate()),
+    "call": _call,
+    "exec": _exec,
+    "set": _set,
+    "state": lambda frame: pb.AgentServerMessage(
+        conversation_checkpoint_update=pb.ConversationStateStructure.FromString(frame.data)
+    ),
+}
+
+
+def code_and_words(frame: Frame) -> tuple[str, str]:
+    """The SDK writes both into one text: `[code] words`."""
+    found = _BRACKETED.match(frame.message)
+    return (found[1], found[2]) if found else (frame.code or "unknown", frame.message)
+
+
+def end_of(frame: Frame) -> bytes:
+    """The end of a stream as Cursor told it, or as the SDK's words tell it."""
+    code, message = code_and_words(frame)
+    return msgspec.json.encode(frame.end or {"error": {"code": code, "message": message}})
+
+
+# ---- the other way
+
+
+def exec_answer(message: bytes) -> tuple[int, Any] | None:
+    """(exec id, what the SDK's callback gives back) of an AgentClientMessage; None: the SDK does that by itself."""
+    told = pb.AgentClientMessage.FromString(message)
+    control, reply = told.exec_client_control_message, told.exec_client_message
+    if control.HasField("throw"):
+        return control.throw.id, _failed(control.throw.error)
+    kind = reply.WhichOneof("message")
+    if kind is None:
+        return None
+    result = getattr(reply, kind)
+    return reply.id, _tool_result(result) if kind == "mcp_result" else plain(result)
+
+
+def _failed(reason: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": reason}], "isError": True}
+
+
+def _tool_result(result: pb.McpResult) -> dict[str, Any]:
+    if result.WhichOneof("result") != "success":
+        missing = result.tool_not_found
+        return _failed(f"There is no tool `{missing.name}`. There are: {', '.join(missing.available_tools)}.")
+    content: list[dict[str, Any]] = []
+    for part in result.success.content:
+        if part.HasField("image"):
+            content.append({"type": "image", "data": part.image.data, "mimeType": part.image.mime_type})
+        else:
+            content.append({"type": "text", "text": part.text.text})
+    return {"content": content or [{"type": "text", "text": ""}], "isError": result.success.is_error}
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """A message in the shape of the SDK's own library: `{"result": {"case": "success", "value": {...}}}`."""
+    out: dict[str, Any] = {}
+    for field, value in message.ListFields():
+        told = _plain(field, value)
+        oneof = field.containing_oneof
+        if oneof is not None and not oneof.name.startswith("_"):
+            out[_camel(oneof.name)] = {"case": _camel(field.name), "value": told}
+        else:
+            out[_camel(field.name)] = told
+    return out
+
+
+def _plain(field: FieldDescriptor, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        inner = field.message_type.fields_by_name["value"]
+        return {str(key): _one(inner, each) for key, each in value.items()}
+    if field.is_repeated:
+        return [_one(field, each) for each in value]
+    return _one(field, value)
+
+
+def _one(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, Message):
+        return plain(value)
+    if field.cpp_type in _WIDE:
+        return {"$int": str(value)}
+    return {"$bytes": value} if isinstance(value, bytes) else value
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

@@ -1,0 +1,129 @@
+"""Wraps a text-only backend: a random trigger that the request's text does not contain, derived `-thinking` models, the
+message that corrects a wrong call, one call in a response if not parallel.
+
+turn.py turns the answer into events. Results of calls come back as a replay of the history. Knows abilities, but not
+which backend it wraps.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+from msgspec.structs import replace
+
+from ...core.errors import GatewayError
+from ...core.estimate import prompt_chars
+from ...core.request import Message, Role, Text, TurnRequest
+from ...core.turn import Backend, BackendStatus, ModelInfo, NativeTools, Snapshot, Turn
+from ...schemas.arguments import ArgumentCheck
+from .images import without_images
+from .instructions import wrong_call
+from .limits import DEFAULT_TEXT_LIMITS, TextLimits
+from .parser import BadCall, Parser
+from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result
+from .reader import TextReader
+from .thinking import SUFFIX, base_model, with_thinking
+from .turn import TextTurn
+
+
+def new_trigger() -> str:
+    return f"<<CALL_{secrets.token_hex(4)}>>"
+
+
+class TextToolBackend:
+    def __init__(
+        self,
+        inner: Backend,
+        *,
+        native: NativeTools | None = None,
+        style: PromptStyle = "tags",
+        base_models: Sequence[str] = (),
+        limits: TextLimits = DEFAULT_TEXT_LIMITS,
+        new_trigger: Callable[[], str] = new_trigger,
+    ) -> None:
+        """`base_models`: models to offer besides those that the inner backend lists. `native`: the inner backend, if it
+        takes the tools of some requests as they are."""
+        self.name = inner.name
+        self.standing = inner.standing
+        self.abilities = replace(inner.abilities, client_tools="native", parks=native is not None)
+        self._inner = inner
+        self._takes_tools = native
+        self._style: PromptStyle = style
+        self._base_models = tuple(base_models)
+        self._limits = limits
+        self._new_trigger = new_trigger
+        self._native: frozenset[str] | None = None
+
+    async def models(self) -> Sequence[ModelInfo]:
+        models = list(await self._inner.models())
+        self._native = frozenset(model.id for model in models)
+        models += [ModelInfo(name, name) for name in self._base_models if name not in self._native]
+        return with_thinking(models)
+
+    async def status(self) -> BackendStatus:
+        return await self._inner.status()
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        model, thinks = base_model(request.model, await self._known(request.model))
+        native = self._takes_tools if offers_tools(request) and not thinks else None
+        if native is not None and not await native.why_text(request, snapshot):
+            return await self._inner.start(request, snapshot)
+        request = structs.replace(request, model=model)
+        if not self._inner.abilities.images:
+            request = without_images(request)
+        trigger = self._trigger(request)
+        manner = Manner(trigger, self._style, thinks, continued=snapshot is not None, limits=self._limits)
+        text_request = prepare(request, manner)
+        offered = offers_tools(request)
+        names = [tool.name for tool in request.tools] if offered else []
+        only = request.tool_choice.name if request.tool_choice.mode == "named" else ""
+        fits = ArgumentCheck(request.tools).problem
+
+        def problem(name: str, arguments: str) -> str:
+            if only not in ("", name):
+                return f"the request demands a call of `{only}`"
+            misfit = fits(name, arguments)
+            return misfit and f"the arguments do not fit ({misfit})"
+
+        corrects = offered and self._inner.abilities.continues
+        parser = Parser(
+            trigger if offered else "",
+            frozenset(names),
+            thinking=thinks,
+            keep_bad_calls=corrects,
+            max_call_chars=self._limits.max_call_chars,
+            problem=problem,
+        )
+
+        async def correct(kept: Snapshot, answer: str, wrong: Sequence[BadCall]) -> Turn:
+            answers = [
+                tool_result(f"wrong_{i}", bad.name, wrong_call(bad.problem, names), is_error=True)
+                for i, bad in enumerate(wrong, 1)
+            ]
+            more = (Message(Role.ASSISTANT, (Text(answer),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
+            return await self._inner.start(
+                structs.replace(text_request, messages=(*text_request.messages, *more)), kept
+            )
+
+        limits = self._limits if corrects else replace(self._limits, corrections=0)
+        if not request.tool_choice.parallel:
+            limits = replace(limits, max_calls=1)
+        inner = await self._inner.start(text_request, snapshot)
+        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request), only=only), correct)
+
+    async def _known(self, model: str) -> frozenset[str]:
+        """Upstream's own ids: a model with the name of a derived one may be real."""
+        if self._native is None and model.endswith(SUFFIX):
+            try:
+                await self.models()
+            except GatewayError:
+                return frozenset()  # then the turn will say what is wrong, or work
+        return self._native or frozenset()
+
+    def _trigger(self, request: TurnRequest) -> str:
+        while mentions(request, trigger := self._new_trigger()):
+            pass
+        return trigger

@@ -1,0 +1,127 @@
+"""Derived `<base>-thinking` models of text-only backends (never derived twice), and the stage that shows thinking,
+hides it, or puts it into the text as `<think>` tags, on every backend. An answer that ends inside a thinking tag is not
+hidden. Pure.
+
+A derived model is its base model with the thinking rules in the prompt. It exists for base models that do not think by
+themselves.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from ...core.events import (
+    Event,
+    Note,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    TurnStarted,
+    UsageReported,
+)
+from ...core.request import TurnRequest
+from ...core.turn import ModelInfo, Stage, StageFactory
+
+SUFFIX: Final = "-thinking"
+
+ThinkingMode = Literal["visible", "hide", "inline"]
+
+
+def with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
+    """The models; each base model without its own thinking variant is followed by a derived one."""
+    ids = [model.id for model in models]
+    listed: list[ModelInfo] = []
+    for model in models:
+        listed.append(model)
+        if not model.reasoning and SUFFIX not in model.id and not any(i.startswith(model.id + SUFFIX) for i in ids):
+            listed.append(_derived(model))
+    return listed
+
+
+def _derived(model: ModelInfo) -> ModelInfo:
+    return replace(
+        model,
+        id=model.id + SUFFIX,
+        name=f"{model.name or model.id} (thinking)",
+        aliases=tuple(alias + SUFFIX for alias in model.aliases),
+        reasoning=True,
+        stands_for=model.stands_for and model.stands_for + SUFFIX,
+    )
+
+
+def base_model(model: str, native: frozenset[str]) -> tuple[str, bool]:
+    """(upstream's model id, whether the prompt asks for thinking). `native`: ids that upstream has itself."""
+    if model in native or not model.endswith(SUFFIX):
+        return model, False
+    return model.removesuffix(SUFFIX), True
+
+
+def thinking(mode: ThinkingMode) -> StageFactory:
+    """A stage that decides what a client gets of the thinking, whichever backend it came from."""
+
+    def build(_: TurnRequest) -> Stage | None:
+        match mode:
+            case "hide":
+                return HideThinking()
+            case "inline":
+                return InlineThinking()
+            case _:
+                return None
+
+    return build
+
+
+UNCLOSED: Final = "thinking"
+"""The key of the note about a thinking tag that was never closed."""
+
+
+def unclosed() -> Note:
+    return Note(UNCLOSED, "the answer ended inside a thinking tag")
+
+
+class HideThinking:
+    """Remembered: what was hidden since the last visible word. If its tag is never closed, that was the answer."""
+
+    spent = False
+
+    def __init__(self) -> None:
+        self._hidden: list[str] = []
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case ReasoningDelta(text=text):
+                self._hidden.append(text)
+                return []
+            case Note(key=key) if key == UNCLOSED:
+                hidden, self._hidden = "".join(self._hidden), []
+                return [TextDelta(hidden), event] if hidden else [event]
+            case TextDelta() | ToolCallStarted():
+                self._hidden.clear()
+        return [event]
+
+
+_ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)
+"""Events that do not end thinking."""
+
+
+class InlineThinking:
+    """Thinking as text between <think> and </think>. Remembered: whether the tag is open."""
+
+    spent = False
+
+    def __init__(self) -> None:
+        self._open = False
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case ReasoningDelta(text=text):
+                opening = "" if self._open else "<think>"
+                self._open = True
+                return [TextDelta(opening + text)]
+            case _ if self._open and not isinstance(event, _ASIDE):
+                self._open = False
+                return [TextDelta("</think>\n\n"), event]
+            case _:
+                return [event]

@@ -1,0 +1,281 @@
+"""Opens one connection to Cursor: base URL, DNS, TCP, connect timeout, TLS (own CA file, TLS 1.2, host name check,
+ALPN), straight or through a proxy, or a socket that is handed over. Each failure becomes UPSTREAM_DOWN in words.
+
+A `Dial` also names the `Origin`, so that the carriers above know what to write into their request heads and nothing of
+addresses, proxies and certificates. Everything that leaves the machine in this process is dialled by a `Dialler`,
+which knows the proxies.
+"""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ...core.errors import ErrorKind, GatewayError
+from ...processes.tasks import aside
+from .handover import HeldConnection, hand_over
+from .proxies import Proxy, ProxyRoute, ProxyRules
+from .tunnels import not_through, proxy_broke_off, proxy_down, tunnel_to
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+ALPN_H2: Final = "h2"
+ALPN_HTTP1: Final = "http/1.1"
+ALPN_BOTH: Final = (ALPN_H2, ALPN_HTTP1)
+CONNECT_TIMEOUT_S: Final = 8.0
+CLOSE_GRACE_S: Final = 1.0
+"""How long is waited for sockets to close in order."""
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+RETRY_HINT: Final = (
+    "Check the network, --agent-url, and HTTPS_PROXY if there is a proxy; `caretway doctor` tests the connection."
+)
+CA_HINT: Final = "Set --agent-ca FILE if this is your own CA."
+PROXY_CA_HINT: Final = "If the proxy has a certificate of your company, set --agent-ca FILE to the CA that signed it."
+
+
+class Origin(Struct, frozen=True):
+    scheme: str
+    host: str
+    port: int
+    prefix: str = ""
+    """The path of the base URL, without the last slash."""
+    via: str = ""
+    """The proxy on the way, for messages."""
+
+    @property
+    def told(self) -> str:
+        """The host, as messages name it."""
+        return f"{self.host} (through the proxy {self.via})" if self.via else self.host
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
+
+
+class Dial(Protocol):
+    @property
+    def origin(self) -> Origin: ...
+
+    async def __call__(self, protocol_factory: Callable[[], P], /) -> tuple[asyncio.Transport, P]:
+        """Open one connection; raises GatewayError(UPSTREAM_DOWN)."""
+        ...
+
+
+def read_origin(base_url: str) -> Origin:
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+    except ValueError as broken:
+        raise _bad_url(base_url, str(broken)) from broken
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        raise _bad_url(base_url, "it must begin with http:// or https:// and name a host")
+    if parts.query or parts.fragment or parts.username is not None:
+        raise _bad_url(base_url, "it must be a plain base URL")
+    return Origin(parts.scheme, parts.hostname, port or DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"))
+
+
+class Dialler(Struct, frozen=True):
+    """Opens connections to anywhere: it knows the proxies, and whom to trust."""
+
+    proxies: ProxyRules = field(default_factory=ProxyRules)
+    ca_file: str | None = None
+    """Trusted in addition to the system's CAs, in proxies too. Certificate and host name are always checked."""
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+
+    def dial(self, base_url: str, *, alpn: Sequence[str] = ALPN_BOTH) -> Dial:
+        """For one base URL. Raises GatewayError(BAD_REQUEST) when it, or its proxy, makes no sense."""
+        origin = read_origin(base_url)
+        return self._dial(origin, tls_context(self.ca_file, tuple(alpn)) if origin.scheme == "https" else None)
+
+    def route(self, base_url: str) -> ProxyRoute:
+        origin = read_origin(base_url)
+        return self.proxies.route(origin.scheme, origin.host, origin.port)
+
+    # -- for whoever speaks to many hosts
+
+    def looks_up(self, scheme: str, host: str, port: int) -> bool:
+        """Names are looked up on this machine: no proxy does it."""
+        proxy = self.proxies.route(scheme, host, port).proxy
+        return proxy is None or not proxy.resolves
+
+    async def connect(
+        self, protocol_factory: Callable[[], P], scheme: str, host: str, port: int, address: str
+    ) -> tuple[asyncio.Transport, P]:
+        """To `address`, with the certificate of `host`."""
+        tls = await aside(tls_context, self.ca_file, ()) if scheme == "https" else None
+        return await self._dial(Origin(scheme, host, port), tls, address)(protocol_factory)
+
+    def _dial(self, origin: Origin, tls: ssl.SSLContext | None, address: str = "") -> Dial:
+        proxy = self.proxies.route(origin.scheme, origin.host, origin.port).proxy
+        if proxy is None:
+            return _TcpDial(origin, tls, self.connect_timeout_s, address=address)
+        proxy_tls = tls_context(self.ca_file, ()) if proxy.kind == "https" else None
+        return _TcpDial(replace(origin, via=proxy.name), tls, self.connect_timeout_s, proxy, proxy_tls, address=address)
+
+
+def socket_dial(connect: Callable[[], Awaitable[socket.socket]], *, base_url: str = "http://in-process") -> Dial:
+    """For a peer in this process: `connect` gives a connected, non-blocking socket, one end of a socketpair say."""
+    return _SocketDial(read_origin(base_url), connect)
+
+
+class _TcpDial(Struct, frozen=True):
+    origin: Origin
+    _tls: ssl.SSLContext | None
+    _timeout_s: float
+    _proxy: Proxy | None = None
+    _proxy_tls: ssl.SSLContext | None = None
+    address: str = ""
+    """To connect to instead of the origin's host, whose name the certificate still has to have."""
+
+    async def __call__(self, protocol_factory: Callable[[], P], /) -> tuple[asyncio.Transport, P]:
+        where = self.origin
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if self._proxy is not None:
+                    return await self._through(self._proxy, protocol_factory)
+                return await asyncio.get_running_loop().create_connection(
+                    protocol_factory,
+                    self.address or where.host,
+                    where.port,
+                    ssl=self._tls,
+                    server_hostname=where.host if self._tls else None,
+                )
+        except TimeoutError as late:
+            raise _down(where, f"no connection within {self._timeout_s:g} s", self._proxy) from late
+        except ssl.SSLCertVerificationError as untrusted:
+            raise _untrusted(where.host, untrusted, CA_HINT if self._proxy is None else PROXY_CA_HINT) from untrusted
+        except ssl.SSLError as broken:
+            raise _down(where, f"the TLS handshake failed: {broken.reason or broken}", self._proxy) from broken
+        except OSError as refused:
+            raise _down(
+                where, _words(refused), self._proxy, looked_up=isinstance(refused, socket.gaierror)
+            ) from refused
+
+    async def _through(self, proxy: Proxy, protocol_factory: Callable[[], P]) -> tuple[asyncio.Transport, P]:
+        where = self.origin
+        host = self.address or where.host
+        if not proxy.resolves:
+            found = await asyncio.get_running_loop().getaddrinfo(host, where.port, type=socket.SOCK_STREAM)
+            host = str(found[0][4][0])
+        held = await self._to_proxy(proxy)
+        try:
+            tunnel = tunnel_to(proxy, host, where.port)
+            held.write(tunnel.begin())
+            while not tunnel.open:
+                if not (data := await held.read()):
+                    raise proxy_broke_off(proxy, f"{where.host}:{where.port}")
+                held.write(tunnel.feed(data))
+            return await hand_over(held, protocol_factory, tunnel.rest, self._tls, where.host)
+        except BaseException:
+            held.abort()
+            raise
+
+    async def _to_proxy(self, proxy: Proxy) -> HeldConnection:
+        tls = self._proxy_tls
+        try:
+            _, held = await asyncio.get_running_loop().create_connection(
+                HeldConnection, proxy.host, proxy.port, ssl=tls, server_hostname=proxy.host if tls else None
+            )
+        except ssl.SSLCertVerificationError as untrusted:
+            raise _untrusted(f"the proxy {proxy.name}", untrusted, PROXY_CA_HINT) from untrusted
+        except ssl.SSLError as broken:
+            raise proxy_down(proxy, f"the TLS handshake failed: {broken.reason or broken}") from broken
+        except OSError as refused:
+            raise proxy_down(proxy, _words(refused)) from refused
+        return held
+
+
+class _SocketDial(Struct, frozen=True):
+    origin: Origin
+    _connect: Callable[[], Awaitable[socket.socket]]
+
+    async def __call__(self, protocol_factory: Callable[[], P], /) -> tuple[asyncio.Transport, P]:
+        try:
+            sock = await self._connect()
+        except OSError as refused:
+            raise _down(self.origin, str(refused)) from refused
+        loop = asyncio.get_running_loop()
+        try:
+            sock.setblocking(False)
+            if sock.family == socket.AF_UNIX:
+                # uvloop refuses AF_UNIX in create_connection, and asyncio the reverse
+                transport, protocol = await loop.create_unix_connection(protocol_factory, sock=sock)
+            else:
+                transport, protocol = await loop.create_connection(protocol_factory, sock=sock)
+        except OSError as refused:
+            sock.close()
+            raise _down(self.origin, str(refused)) from refused
+        except asyncio.CancelledError:
+            sock.close()
+            raise
+        return transport, protocol
+
+
+@lru_cache(maxsize=8)
+def tls_context(ca_file: str | None, alpn: tuple[str, ...]) -> ssl.SSLContext:
+    """Made once: reading the system's certificates takes tens of milliseconds."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if alpn:
+        context.set_alpn_protocols(list(alpn))
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as broken:  # ssl.SSLError is one too
+            raise GatewayError(
+                ErrorKind.BAD_REQUEST,
+                f"the CA file {ca_file} cannot be used: {broken.strerror or broken}",
+                hint="--agent-ca wants a file of PEM certificates.",
+            ) from broken
+    return context
+
+
+def _down(where: Origin, reason: str, proxy: Proxy | None = None, *, looked_up: bool = False) -> GatewayError:
+    """`looked_up`: it was the name that could not be found."""
+    name = f"{where.host}:{where.port}{f' through the proxy {where.via}' if where.via else ''}"
+    hint = RETRY_HINT if proxy is None else not_through(proxy, looked_up=looked_up)
+    return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cannot connect to {name}: {reason}", hint=hint)
+
+
+def _untrusted(whose: str, failure: ssl.SSLCertVerificationError, hint: str) -> GatewayError:
+    return GatewayError(
+        ErrorKind.UPSTREAM_DOWN, f"the certificate of {whose} is not trusted: {failure.verify_message}", hint=hint
+    )
+
+
+def _words(failure: OSError) -> str:
+    if isinstance(failure, socket.gaierror):
+        return f"the name cannot be resolved ({failure.strerror})"
+    return failure.strerror or str(failure) or "the connection was closed"
+
+
+def _bad_url(base_url: str, reason: str) -> GatewayError:
+    return GatewayError(ErrorKind.BAD_REQUEST, f"{base_url!r} is not a usable Agent API address: {reason}")
+
+
+class Closing(Protocol):
+    """A connection that was told to close."""
+
+    closed: asyncio.Future[None]
+
+    def abort(self) -> None: ...
+
+
+async def all_closed(connections: Collection[Closing]) -> None:
+    """Waits a moment for connections to close in order, then aborts what is left."""
+    if connections:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_GRACE_S):
+                await asyncio.gather(*(connection.closed for connection in connections))
+    for connection in connections:
+        if not connection.closed.done():
+            connection.abort()

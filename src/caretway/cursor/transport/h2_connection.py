@@ -1,0 +1,499 @@
+"""One HTTP/2 connection with many streams: writes what they send, fairly and in batches, opens receive windows again
+(backpressure for each stream), bounds what waits to be sent, keeps a failing stream from the others, reads small
+pieces together, drains and closes.
+
+Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
+the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
+window, so a slow reader and a slow peer stop one stream and nobody else. Refuses to know what the streams carry.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Final, cast
+
+from ...core.errors import ErrorKind, GatewayError
+from .dial import ALPN_H2
+from .faults import broke_protocol, cut, unhandled
+from .h2_codec import H2Codec
+from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, FrameType, HeadReceived, Heard, Http2Broken
+from .h2_liveness import Liveness
+from .h2_stream import H2Stream, gather
+from .limits import TransportLimits
+from .ports import StreamSink
+
+log = logging.getLogger(__name__)
+
+ACKNOWLEDGE_AT: Final = 4
+"""A receive window is opened again when one part in this many of it is used up."""
+_PIECES: Final = frozenset({DataReceived})
+_stream_id: Final = attrgetter("stream_id")
+SMALL_READ_BYTES: Final = 8 * 1024
+"""More than this at a time is worth a read of its own."""
+WRITE_BATCH_BYTES: Final = 256 * 1024
+"""How much is framed before the transport is asked whether it can take more."""
+CONTROL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
+"""A peer that makes us answer (PINGs, SETTINGS) and does not read the answers is cut off at this size."""
+_TYPE_AT: Final = 3
+
+
+class NotHttp2(GatewayError):
+    """The peer is there and does not speak HTTP/2."""
+
+
+def speaks_http2(first_bytes: bytes | bytearray) -> bool | None:
+    """A server's first frame is SETTINGS; `HTTP/1.1 400` has a P where the type would be. None: too few bytes yet."""
+    return first_bytes[_TYPE_AT] == FrameType.SETTINGS if len(first_bytes) > _TYPE_AT else None
+
+
+class H2Writer:
+    """What a connection writes next: streams take turns frame by frame (fairness). A stream whose window is shut waits
+    for the update that opens it; when the socket takes no more, all wait: what they say stays in their outboxes. Many
+    messages leave in one write, at the end of the read that caused them or in the next round of the loop."""
+
+    __slots__ = (
+        "_due",
+        "_framing",
+        "_life",
+        "_loop",
+        "_not_read",
+        "_over",
+        "_stuck",
+        "blocked",
+        "reading",
+        "sendable",
+        "transport",
+    )
+
+    def __init__(
+        self, framing: H2Codec, life: Liveness, loop: asyncio.AbstractEventLoop, not_read: Callable[[], None]
+    ) -> None:
+        """`not_read` is called when the peer does not read what it makes us say."""
+        self._framing = framing
+        self._life = life
+        self._loop = loop
+        self._not_read = not_read
+        self.transport: asyncio.Transport | None = None
+        self.sendable: dict[int, H2Stream] = {}
+        """In turn: each sends one frame and goes to the back."""
+        self.reading = False
+        """A read is being worked on, and whoever does that flushes at its end."""
+        self.blocked = False
+        """The transport takes no more for now."""
+        self._stuck = False  # a stream found its window shut and is not among them
+        self._due = False
+        self._over = False
+
+    def again(self, streams: Mapping[int, H2Stream]) -> None:
+        """Windows may have been opened."""
+        if self._stuck:
+            self._stuck = False
+            self.sendable.update((each.id, each) for each in streams.values() if each.outbox.size)
+
+    def soon(self) -> None:
+        if not self.reading and not self._due:
+            self._due = True
+            self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        self._due = False
+        sendable, framing = self.sendable, self._framing
+        while sendable and not self.blocked and not self._over:
+            framed = 0
+            while sendable and framed < WRITE_BATCH_BYTES:
+                stream_id = next(iter(sendable))
+                stream = sendable.pop(stream_id)
+                data = stream.outbox.take(framing.room(stream_id))
+                if not data:
+                    self._stuck = True  # its window is shut; the update that opens it puts the stream back
+                    continue
+                framing.send(stream_id, data, end=stream.complete and not stream.outbox.size)
+                framed += len(data)
+                if stream.outbox.size:
+                    sendable[stream_id] = stream
+            self._life.sent += framed
+            self.write()
+        if framing.outgoing:
+            self.write()
+
+    def write(self) -> None:
+        """What is framed, in one piece."""
+        data = self._framing.data_to_send()
+        if not data or self._over or self.transport is None:
+            return
+        self.transport.write(data)
+        if self.blocked and self.transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
+            self._not_read()
+
+    def stop(self) -> None:
+        """Nothing leaves any more."""
+        self._over = True
+        self.sendable.clear()
+
+
+class H2Connection(asyncio.Protocol):
+    __slots__ = (
+        "_acknowledge_at",
+        "_cause",
+        "_draining",
+        "_framing",
+        "_gather_s",
+        "_greeting",
+        "_host",
+        "_life",
+        "_limits",
+        "_loop",
+        "_on_change",
+        "_out",
+        "_places",
+        "_reopen_at",
+        "_streams",
+        "_transport",
+        "_unread",
+        "alone",
+        "closed",
+        "ready",
+    )
+
+    def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["H2Connection"], None]) -> None:
+        """`on_change` is called when a place became free and when the connection is gone."""
+        self._limits = limits
+        self._host = host
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._framing = H2Codec(limits.stream_window_bytes, limits.connection_window_bytes)
+        self._reopen_at = max(1, limits.stream_window_bytes // ACKNOWLEDGE_AT)
+        self._acknowledge_at = limits.connection_window_bytes // ACKNOWLEDGE_AT
+        self._gather_s = limits.gather_s
+        self._transport: asyncio.Transport | None = None
+        self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until we know what they are
+        self.ready: asyncio.Future[None] = self._loop.create_future()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._draining = False
+        self._places = 0  # for streams; none before the peer's settings are known
+        self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
+        self._streams: dict[int, H2Stream] = {}
+        self._unread = 0
+        self._life = Liveness(self, limits, self._loop)
+        self._out = H2Writer(self._framing, self._life, self._loop, self._not_read)
+        self.alone = False
+        """It belongs to one run, until that is over."""
+
+    # -- for the pool -------------------------------------------------------------------------------------------------
+
+    @property
+    def room(self) -> int:
+        """How many more streams may be opened now, if it is more than 0; none on a connection that is in doubt."""
+        if self._draining or self.alone or self._life.in_doubt:
+            return 0
+        return self._places - len(self._streams)
+
+    @property
+    def usable(self) -> bool:
+        """New streams may be opened: the peer does not leave, and nobody has shut or lost it."""
+        return not self._draining
+
+    @property
+    def fresh(self) -> bool:
+        """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
+        return self._framing.last_stream_id == 0
+
+    def open(self, block: bytes, sink: StreamSink, body: bytes | None = None) -> H2Stream:
+        """Start a request, when there is `room` or it is alone; `block`: its fields. Without `body`, `send` goes on."""
+        stream_id = self._framing.open(block, end=body == b"")
+        stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
+        if body:
+            stream.outbox.add(body)
+            self._out.sendable[stream_id] = stream
+        self._draining = self._draining or stream_id >= LAST_STREAM_ID
+        self._life.opened(first=len(self._streams) == 1)
+        self._out.soon()
+        return stream
+
+    def shut(self, cause: GatewayError) -> None:
+        """Say goodbye and close; streams that are still open hear `cause`."""
+        if self._cause is None and self._transport is not None:
+            self._framing.say_goodbye()
+            self._out.write()
+            self._transport.close()
+            self._end_all(cause)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- for the streams ----------------------------------------------------------------------------------------------
+
+    def queue(self, stream: H2Stream, data: bytes) -> None:
+        waiting = stream.outbox.size
+        if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
+            self.reset(stream)
+            error = cut(f"{self._host} does not take what is sent; {waiting} bytes are waiting")
+            self._loop.call_soon(stream.tell_end, error)  # soon: we are inside a call of the owner's
+            return
+        stream.outbox.add(data)
+        self._out.sendable[stream.id] = stream
+        self._out.soon()
+
+    def reopen_window(self, stream: H2Stream) -> None:
+        size = stream.unread
+        if stream.paused or stream.ended or stream.over or size < self._reopen_at:
+            return
+        stream.unread = 0
+        self._framing.take_more(size, stream.id)
+        self._out.soon()
+
+    def reset(self, stream: H2Stream) -> None:
+        if not stream.over:
+            self._forget(stream)
+            self._framing.reset(stream.id)
+            self._out.soon()
+
+    def doubt(self) -> None:
+        if self._cause is None:
+            self._life.doubt()
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = self._out.transport = cast(asyncio.Transport, transport)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and (chosen := tls.selected_alpn_protocol()) != ALPN_H2:
+            self._refuse(f"{self._host} chose {chosen or 'no protocol'} in the TLS handshake")
+            return
+        self._framing.greet()
+        self._out.write()
+
+    def data_received(self, data: bytes) -> None:
+        now, size, life = self._loop.time(), len(data), self._life
+        thick, life.heard_at = now - life.heard_at < self._gather_s, now
+        life.heard += size
+        if self._cause is not None:
+            return
+        if self._greeting is not None:
+            self._greeting += data
+            verdict = speaks_http2(self._greeting)
+            if verdict is False:
+                self._refuse(f"{self._host} answered {bytes(self._greeting[:24])!r} to the HTTP/2 greeting")
+            if not verdict:
+                return
+            data, self._greeting = bytes(self._greeting), None
+        out = self._out
+        out.reading = True
+        try:
+            piece = self._framing.piece(data)
+            if piece is not None:
+                stream_id, payload = piece
+                self._take_piece(stream_id, payload, size - HEAD_BYTES)
+            else:
+                thick = self._take(self._framing.receive(data)) and self._gather_s > 0
+        except Http2Broken as broken:
+            self._break(broken)
+        finally:
+            out.reading = False
+        if out.sendable or self._framing.outgoing:
+            out.flush()
+        if thick and len(self._streams) > 1 and size < SMALL_READ_BYTES and self._cause is None:
+            self._look_away()
+
+    def _look_away(self) -> None:
+        """Several runs speak, in many small reads: wait a moment and read what they said together. Being woken costs
+        more than passing a delta on, and nobody sees milliseconds between words. A run that is alone never waits, and
+        none does whose answer begins or ends in this read."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.call_later(self._gather_s, self._look_again)
+
+    def _look_again(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self._out.blocked = True
+
+    def resume_writing(self) -> None:
+        self._out.blocked = False
+        self._out.soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        tls = self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        if self._greeting is not None and not tls:
+            what = f"{self._host} closed the connection on the HTTP/2 greeting"
+            self._end_all(NotHttp2(ErrorKind.UPSTREAM_DOWN, what))
+        reason = f": {exc}" if exc is not None and str(exc) else ""
+        self._end_all(cut(f"the connection to {self._host} was closed{reason}"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._on_change(self)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _take(self, heard: list[Heard]) -> bool:
+        """All of one read. True when it brought pieces of several streams and nothing else."""
+        if not _PIECES.issuperset(map(type, heard)):
+            self._dispatch(heard)
+            return False
+        if len(set(map(_stream_id, heard))) < len(heard):
+            self._dispatch(heard)  # it gathers what belongs together
+        else:
+            for piece in cast(list[DataReceived], heard):
+                self._take_piece(piece.stream_id, piece.data, piece.size)
+        return len(heard) > 1
+
+    def _take_piece(self, stream_id: int, data: bytes, size: int) -> None:
+        """All that a read brought for this stream, and it goes on. `size` counts against the windows."""
+        self._unread += size
+        if self._unread >= self._acknowledge_at:
+            self._acknowledge()
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return
+        stream.unread += size
+        if data:
+            try:
+                stream.sink.on_data(data)
+            except Exception as failure:  # one run's failure must not cut the other runs of the connection
+                self._give_up(stream, failure)
+        if stream.unread >= self._reopen_at:
+            self.reopen_window(stream)
+
+    def _acknowledge(self) -> None:
+        self._framing.take_more(self._unread)
+        self._unread = 0
+
+    def _dispatch(self, heard: list[Heard]) -> None:
+        """All of one read. A stream's bytes are gathered and told once, before its end."""
+        news = gather(heard, self._streams, self._host)
+        self._unread += news.size
+        self._draining = self._draining or news.leaving  # first: nobody who is told something may open a stream here
+        for stream, head in news.heads:
+            self._tell_head(stream, head)
+        for stream in news.opened:
+            if stream.outbox.size:
+                self._out.sendable[stream.id] = stream
+        if news.settings or news.all_opened:
+            self._out.again(self._streams)
+        if news.settings:
+            self._places = min(self._limits.streams_per_connection, self._framing.max_concurrent_streams)
+            if not self.ready.done():
+                self.ready.set_result(None)
+        for payload in news.pings:
+            self._life.answered(payload)
+        if self._unread >= self._acknowledge_at:
+            self._acknowledge()
+        for stream, error in news.touched.items():
+            self._deliver(stream, error)
+        if self._draining:
+            self._shut_when_drained()
+
+    def _deliver(self, stream: H2Stream, error: GatewayError | None) -> None:
+        if stream.arrived and not stream.over:
+            try:
+                arrived, stream.arrived = stream.arrived, []
+                stream.sink.on_data(arrived[0] if len(arrived) == 1 else b"".join(arrived))
+            except Exception as failure:  # as above
+                self._give_up(stream, failure)
+        if stream.over:
+            return
+        if error is not None:
+            self._forget(stream)
+            stream.tell_end(error)
+        elif stream.ended:
+            self._end_our_half(stream)
+            stream.tell_end(None)
+        elif stream.unread >= self._reopen_at:
+            self.reopen_window(stream)
+
+    def _tell_head(self, stream: H2Stream, head: HeadReceived) -> None:
+        try:
+            stream.sink.on_head(head.status, head.headers)
+        except Exception as failure:  # as above
+            self._give_up(stream, failure)
+
+    def _give_up(self, stream: H2Stream, failure: Exception) -> None:
+        self.reset(stream)
+        if not isinstance(failure, GatewayError):
+            log.error("the owner of a stream failed: %s", failure, exc_info=failure)
+            failure = unhandled(failure)
+        stream.tell_end(failure)
+
+    # -- liveness and the end -----------------------------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> bool:
+        """There are streams on it."""
+        return bool(self._streams)
+
+    def send_ping(self, payload: bytes) -> None:
+        self._framing.ping(payload)
+        self._out.soon()
+
+    def proven(self) -> None:
+        """It was in doubt, and its peer has answered."""
+        self._on_change(self)
+
+    def unheard(self, waited_s: float) -> None:
+        self._fail(cut(f"{self._host} did not answer a PING within {waited_s:.3g} s; the connection is given up"))
+
+    def idle(self) -> None:
+        self.shut(cut(f"the idle connection to {self._host} was closed"))
+
+    def _end_our_half(self, stream: H2Stream) -> None:
+        if stream.outbox.size:
+            self.reset(stream)
+            return
+        self._forget(stream)
+        self._framing.finish(stream.id)
+        self._out.soon()
+
+    def _forget(self, stream: H2Stream) -> None:
+        stream.forget()
+        self._out.sendable.pop(stream.id, None)
+        del self._streams[stream.id]
+        if not self._streams:
+            self.alone = False
+            self._life.emptied()
+            if self._draining:
+                self._loop.call_soon(self._shut_when_drained)
+        self._on_change(self)
+
+    def _shut_when_drained(self) -> None:
+        if self._draining and not self._streams:
+            self._out.flush()
+            self.shut(cut(f"the connection to {self._host} is retired"))
+
+    def _not_read(self) -> None:
+        self._fail(cut(f"{self._host} does not read what it asks for"))
+
+    def _refuse(self, what: str) -> None:
+        self._fail(NotHttp2(ErrorKind.UPSTREAM_DOWN, f"Cursor: {what}", hint="Try --agent-transport http1."))
+
+    def _fail(self, cause: GatewayError) -> None:
+        if self._cause is None:
+            self._out.write()
+            self.abort()
+            self._end_all(cause)
+
+    def _break(self, broken: Http2Broken) -> None:
+        """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
+        mistake = broke_protocol(what := f"{self._host} broke HTTP/2: {broken}")
+        culprit = self._streams.pop(broken.stream_id, None)
+        self._fail(cut(what) if self.ready.done() else mistake)
+        if culprit is not None:
+            culprit.cut(mistake)
+
+    def _end_all(self, cause: GatewayError) -> None:
+        if self._cause is not None:
+            return
+        self._cause = cause
+        self._draining = True
+        self._life.stop()
+        if not self.ready.done():
+            self.ready.set_exception(cause)
+            self.ready.exception()  # seen: nobody may be waiting any more
+        streams = list(self._streams.values())
+        self._streams.clear()
+        self._out.stop()
+        for stream in streams:
+            stream.cut(cause)

@@ -1,0 +1,230 @@
+"""The streams of an HTTP/2 connection: outbox, pause and resume (backpressure), the end, which is told once; what one
+read means for them (`gather`): DATA, RST_STREAM, windows, and GOAWAY, after which unprocessed streams may be retried.
+
+An owner that fails is logged and harms no other stream. The connection moves the bytes.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, assert_never
+
+from ...core.errors import ErrorKind, GatewayError
+from .faults import HINTS, cut
+from .h2_frames import (
+    Code,
+    DataReceived,
+    GoAway,
+    HeadReceived,
+    Heard,
+    PingAnswered,
+    SettingsChanged,
+    StreamEnded,
+    StreamReset,
+    WindowOpened,
+)
+from .ports import NOBODY, StreamSink
+
+if TYPE_CHECKING:
+    from .h2_connection import H2Connection
+
+log = logging.getLogger(__name__)
+
+
+class Unprocessed(GatewayError):
+    """The peer says that it never looked at the request: sending it again is safe."""
+
+
+def reset_fault(host: str, code: int) -> GatewayError:
+    if code == Code.REFUSED_STREAM:
+        return unprocessed(host, "refused the stream")
+    try:
+        name = Code(code).name
+    except ValueError:
+        name = f"code {code}"
+    return cut(f"{host} reset the stream ({name})")
+
+
+def unprocessed(host: str, what: str) -> Unprocessed:
+    return Unprocessed(ErrorKind.UPSTREAM_DOWN, f"Cursor: {host} {what}", hint=HINTS[ErrorKind.UPSTREAM_DOWN])
+
+
+class Outbox:
+    """Bytes of one stream that wait for flow control: whole messages in, pieces of at most the size asked for out. What
+    stays is not copied, so a large message behind a small window costs no more than its length. A list and no deque:
+    nearly every outbox is empty nearly always, and an empty deque is ten times the size of an empty list."""
+
+    __slots__ = ("_first", "_offset", "_waiting", "size")
+
+    def __init__(self) -> None:
+        self._waiting: list[bytes] = []
+        self._first = 0  # those before it are gone
+        self._offset = 0  # and this much of it
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        if data:
+            self._waiting.append(data)
+            self.size += len(data)
+
+    def take(self, limit: int) -> bytes:
+        """The next bytes, at most `limit`; small messages leave together."""
+        size = self.size
+        if not size or limit <= 0:
+            return b""
+        waiting = self._waiting
+        if len(waiting) == 1 and not self._offset and size <= limit:
+            self._waiting = []
+            self.size = 0
+            return waiting[0]
+        pieces: list[memoryview] = []
+        room = min(limit, size)
+        self.size -= room
+        while room:
+            message = waiting[self._first]
+            view = memoryview(message)[self._offset : self._offset + room]
+            pieces.append(view)
+            room -= len(view)
+            self._offset += len(view)
+            if self._offset == len(message):
+                waiting[self._first] = b""
+                self._first += 1
+                self._offset = 0
+        if self._first * 2 >= len(waiting):  # not oftener: a long queue must not be moved for each message
+            del waiting[: self._first]
+            self._first = 0
+        return b"".join(pieces)
+
+    def clear(self) -> None:
+        if self.size:
+            self._waiting = []
+            self._first = self._offset = self.size = 0
+
+
+class H2Stream:
+    """One request and its response."""
+
+    __slots__ = ("_connection", "arrived", "complete", "ended", "id", "outbox", "over", "paused", "sink", "unread")
+
+    def __init__(self, connection: "H2Connection", stream_id: int, sink: StreamSink, *, complete: bool) -> None:
+        self._connection = connection
+        self.id = stream_id
+        self.sink = sink
+        self.complete = complete
+        """The outbox holds all of the request: its last byte ends our half."""
+        self.outbox = Outbox()
+        self.arrived: list[bytes] = []
+        self.unread = 0
+        """Bytes received for which the peer's window was not opened again."""
+        self.paused = False
+        self.ended = False
+        """The peer has nothing more to say."""
+        self.over = False
+        """Forgotten by the connection; nothing is sent or told any more."""
+
+    def send(self, data: bytes) -> None:
+        if not self.over:
+            self._connection.queue(self, data)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._connection.reopen_window(self)
+
+    def doubt(self) -> None:
+        self._connection.doubt()
+
+    def close(self) -> None:
+        self.sink = NOBODY
+        self._connection.reset(self)
+
+    # -- for the connection -------------------------------------------------------------------------------------------
+
+    def tell_end(self, error: GatewayError | None) -> None:
+        sink, self.sink = self.sink, NOBODY
+        try:
+            sink.on_end(error)
+        except Exception:  # one run's failure must not cut the other runs of the connection
+            log.exception("the owner of a stream failed at its end")
+
+    def forget(self) -> None:
+        self.over = True
+        self.outbox.clear()
+        self.arrived.clear()
+
+    def cut(self, cause: GatewayError) -> None:
+        """The connection is gone."""
+        self.forget()
+        self.tell_end(cause)
+
+
+class ReadNews:
+    __slots__ = ("all_opened", "heads", "leaving", "opened", "pings", "settings", "size", "touched")
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes that count against the connection's window."""
+        self.heads: list[tuple[H2Stream, HeadReceived]] = []
+        self.touched: dict[H2Stream, GatewayError | None] = {}
+        """Streams that have something to be told, and how they failed if they did."""
+        self.opened: list[H2Stream] = []
+        """Streams whose send window was opened."""
+        self.all_opened = False
+        """The connection's own was."""
+        self.settings = False
+        self.pings: list[bytes] = []
+        """That were answered."""
+        self.leaving = False
+        """The peer takes no new streams."""
+
+
+def gather(heard: list[Heard], streams: Mapping[int, H2Stream], host: str) -> ReadNews:
+    """What one read means: `heard`, in order, for the open streams. A stream's bytes are put together in `arrived`, so
+    that its owner hears of them once; its end is told after them."""
+    news = ReadNews()
+    touched = news.touched
+    for event in heard:
+        stream = streams.get(event.stream_id)
+        # Every run has these, and a class pattern takes ten times as long.
+        if type(event) is DataReceived:
+            news.size += event.size
+            if stream is not None:
+                stream.unread += event.size
+                if event.data:
+                    stream.arrived.append(event.data)
+                touched.setdefault(stream, None)
+            continue
+        if type(event) is WindowOpened:
+            if not event.stream_id:
+                news.all_opened = True
+            elif stream is not None:
+                news.opened.append(stream)
+            continue
+        if type(event) is HeadReceived:
+            if stream is not None:
+                news.heads.append((stream, event))
+            continue
+        if type(event) is StreamEnded:
+            if stream is not None:
+                stream.ended = True
+                touched.setdefault(stream, None)
+            continue
+        match event:
+            case StreamReset():
+                if stream is not None and not stream.ended:
+                    stream.ended = True
+                    touched[stream] = reset_fault(host, event.code)
+            case SettingsChanged():
+                news.settings = True
+            case PingAnswered():
+                news.pings.append(event.payload)
+            case GoAway():
+                news.leaving = True
+                for each in streams.values():
+                    if each.id > event.last_stream_id and not each.ended:
+                        each.ended = True
+                        touched[each] = unprocessed(host, "is closing and did not take the request")
+            case _:
+                assert_never(event)
+    return news

@@ -1,0 +1,306 @@
+"""The pool of HTTP/2 connections: each filled up to MAX_CONCURRENT_STREAMS before the next, a queue for a free stream
+(OVERLOADED after 30 s), a second dial beside a slow one, one retry of a unary call on a stale connection.
+
+Connections are opened one at a time, and everybody who waits shares the attempt; one that takes long gets another
+beside it, so that who comes when the network is back does not wait for what began before. What a run carries is packed
+and unpacked here; bytes move in `H2Connection`.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, cast
+
+from ...core.errors import ErrorKind, GatewayError
+from ...processes.tasks import spawn
+from ..wire.envelope import pack
+from ..wire.paths import RUN
+from .dial import Dial, all_closed
+from .faults import NeedsHttp1, cut, late, stopping
+from .h2_connection import H2Connection
+from .h2_frames import field_block
+from .h2_stream import H2Stream, Unprocessed
+from .heads import RUN_HEADERS, head, run_ids
+from .limits import DEFAULT_LIMITS, TransportLimits
+from .ports import NewRun, RunHandler, UnaryResponse
+from .run_reader import RunReader, UnaryAnswer
+
+Attempt = asyncio.Task[GatewayError | None]
+"""To connect; its result is what went wrong."""
+
+MAX_DIALS: Final = 4
+"""How many attempts there are at a time."""
+MAX_HEADS: Final = 16
+"""Heads of runs that are remembered as they were spelled: one for each token and set of allowed tools in use."""
+
+
+class H2Transport:
+    def __init__(self, dial: Dial, *, limits: TransportLimits = DEFAULT_LIMITS) -> None:
+        self.name = "h2"
+        self._dial = dial
+        self._limits = limits
+        self._connections: list[H2Connection] = []
+        self._attempts: dict[Attempt, float] = {}  # and when each began, the oldest first
+        self._dialling_alone = 0
+        self._waiting: list[asyncio.Future[None]] = []
+        self._heads: dict[tuple[tuple[str, str], ...], bytes] = {}
+        self._closed = False
+        self.on_downgrade: Callable[[NeedsHttp1], GatewayError] | None = None
+        """Told when a run shows that something on the way speaks HTTP/1.1 to Cursor; gives what its owner hears."""
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def open_run(self, run: NewRun, handler: RunHandler) -> "H2Run":
+        block = self._run_head(run.headers) + field_block(run_ids(run.id, run.original))
+        connection = await (self._acquire_alone() if run.alone else self._acquire())
+        return self._run(connection, block, handler)
+
+    def open_run_now(self, run: NewRun, handler: RunHandler) -> "H2Run | None":
+        connection = None if self._waiting else self._with_room()  # who waits for a place comes first
+        if connection is None:
+            return None
+        return self._run(connection, self._run_head(run.headers) + field_block(run_ids(run.id, run.original)), handler)
+
+    def _run(self, connection: H2Connection, block: bytes, handler: RunHandler, body: bytes | None = None) -> "H2Run":
+        run = H2Run(handler, self._limits, foreign=body is not None)
+        run.on_downgrade = self.on_downgrade
+        run.stream = connection.open(block, run, body)
+        return run
+
+    def _run_head(self, headers: Mapping[str, str]) -> bytes:
+        """What the heads of many runs have in common, checked and spelled once."""
+        key = tuple(headers.items())
+        known = self._heads
+        if key not in known:
+            if len(known) >= MAX_HEADS:
+                known.clear()
+            known[key] = self._block("POST", RUN, head(RUN_HEADERS, headers))
+        return known[key]
+
+    async def open_stream(self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler) -> "H2Run":
+        block = self._block("POST", path, head(RUN_HEADERS, headers))
+        connection = await self._acquire()
+        return self._run(connection, block, handler, pack(message))
+
+    async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
+        fields = head({}, headers)
+        if body:
+            fields.append(("content-length", str(len(body))))
+        block = self._block(method, path, fields)
+        try:
+            async with asyncio.timeout(self._limits.call_timeout_s):
+                return await self._call(block, body)
+        except TimeoutError as passed:
+            raise late(path, self._limits.call_timeout_s) from passed
+
+    async def aclose(self) -> None:
+        self._closed = True
+        attempts = list(self._attempts)
+        for attempt in attempts:
+            attempt.cancel()
+        if attempts:
+            await asyncio.wait(attempts)
+        connections = list(self._connections)
+        for connection in connections:
+            connection.shut(stopping())
+        self._wake(len(self._waiting))
+        await all_closed(connections)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _block(self, method: str, path: str, fields: list[tuple[str, str]]) -> bytes:
+        origin = self._dial.origin
+        own = (
+            (":method", method),
+            (":scheme", origin.scheme),
+            (":authority", origin.authority),
+            (":path", origin.prefix + path),
+        )
+        return field_block((*own, *fields))
+
+    async def _call(self, block: bytes, body: bytes) -> UnaryResponse:
+        for last in (False, True):
+            connection = await self._acquire()
+            kept = not connection.fresh
+            answer = UnaryAnswer(self._limits.max_call_bytes)
+            stream = connection.open(block, answer, body)
+            try:
+                return await answer.response
+            except asyncio.CancelledError:
+                if not answer.heard:
+                    stream.doubt()  # its time was up, mostly
+                raise
+            except GatewayError as error:
+                # A kept connection that the peer had given up shows it only now: that is worth one more try.
+                given_up = kept and error.kind is ErrorKind.UPSTREAM_DOWN and not answer.heard
+                if last or not (given_up or isinstance(error, Unprocessed)):
+                    raise
+            finally:
+                stream.close()
+        raise AssertionError("the second attempt returns or raises")
+
+    # -- the pool -----------------------------------------------------------------------------------------------------
+
+    async def _acquire(self) -> H2Connection:
+        """A connection with room. The caller opens its stream before it awaits anything."""
+        until = asyncio.get_running_loop().time() + self._limits.slot_timeout_s
+        while (connection := self._with_room()) is None:
+            if self._attempts or self._may_connect:
+                await self._connect()
+            else:
+                await self._place_free(until)
+        return connection
+
+    async def _acquire_alone(self) -> H2Connection:
+        """A new connection that is nobody else's. When there may be no more of them, one that can be shared."""
+        if self._closed:
+            raise stopping()
+        if not self._may_connect:
+            return await self._acquire()
+        self._dialling_alone += 1
+        try:
+            connection = await self._open_connection()
+        except BaseException:
+            self._wake(1)  # whoever waits may connect instead
+            raise
+        finally:
+            self._dialling_alone -= 1
+        connection.alone = True
+        return connection
+
+    @property
+    def _may_connect(self) -> bool:
+        there = len(self._connections) + len(self._attempts) + self._dialling_alone
+        return there < self._limits.max_connections
+
+    def _with_room(self) -> H2Connection | None:
+        if self._closed:
+            raise stopping()
+        for connection in self._connections:
+            if connection.room > 0:
+                return connection
+        return None
+
+    async def _connect(self) -> None:
+        """Until a connection has room, or the attempt fails that was the newest when we came. Attempts outlive a waiter
+        that is cancelled."""
+        now = asyncio.get_running_loop().time
+        mine = newest = self._young_attempt(now())
+        while not mine.done():
+            full = len(self._attempts) >= MAX_DIALS or not self._may_connect
+            again_in = None if full else max(0.0, self._attempts[newest] + self._limits.dial_again_s - now())
+            await asyncio.wait(list(self._attempts), timeout=again_in, return_when=asyncio.FIRST_COMPLETED)
+            if self._with_room() is not None:
+                return
+            newest = mine if mine.done() else self._young_attempt(now())
+        if mine.cancelled():
+            raise stopping()
+        error = mine.result()
+        if error is not None:
+            raise replace(error) from error
+
+    def _young_attempt(self, now: float) -> Attempt:
+        """One that may still succeed soon: the newest, or a new one beside it when that is old."""
+        newest = next(reversed(self._attempts), None)
+        if newest is not None:
+            old = now - self._attempts[newest] >= self._limits.dial_again_s
+            if not old or len(self._attempts) >= MAX_DIALS or not self._may_connect:
+                return newest
+        attempt = spawn(self._try_connect(), "agent-h2-connect")
+        self._attempts[attempt] = now
+        return attempt
+
+    async def _try_connect(self) -> GatewayError | None:
+        try:
+            await self._open_connection()
+        except GatewayError as error:
+            return error
+        finally:
+            self._attempts.pop(cast(Attempt, asyncio.current_task()))  # at once: nobody is to join what is over
+        return None
+
+    async def _open_connection(self) -> H2Connection:
+        """A new one in the pool, greeted by its peer. The caller takes it before it awaits anything."""
+        limits, host = self._limits, self._dial.origin.told
+        connection = None
+        try:
+            _, connection = await self._dial(lambda: H2Connection(limits, host, self._changed))
+            async with asyncio.timeout(limits.ready_timeout_s):
+                await asyncio.shield(connection.ready)
+            if self._closed:
+                raise stopping()
+            if not connection.usable:
+                raise cut(f"{host} closed the connection at once")
+            self._connections.append(connection)
+            return connection
+        except TimeoutError as passed:
+            raise cut(f"{host} did not answer the HTTP/2 greeting within {limits.ready_timeout_s:g} s") from passed
+        finally:
+            if connection is not None and connection not in self._connections:
+                connection.abort()
+
+    async def _place_free(self, until: float) -> None:
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            async with asyncio.timeout_at(until):
+                await place
+        except TimeoutError as passed:
+            raise GatewayError(
+                ErrorKind.OVERLOADED,
+                f"all {len(self._connections)} connections to {self._dial.origin.host} are full",
+                hint="Fewer runs at a time, or try again soon.",
+            ) from passed
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self._wake(1)  # the place was ours and we cannot use it
+            raise
+        finally:
+            self._waiting.remove(place)
+
+    def _changed(self, connection: H2Connection) -> None:
+        if connection.closed.done() and connection in self._connections:
+            self._connections.remove(connection)
+            self._wake(len(self._waiting))
+        elif self._waiting:
+            self._wake(connection.room)
+
+    def _wake(self, count: int) -> None:
+        for place in self._waiting:  # each takes itself out when it has had its turn: until then nobody overtakes it
+            if count <= 0:
+                return
+            if not place.done():
+                place.set_result(None)
+                count -= 1
+
+
+class H2Run(RunReader):
+    """A RunStream whose messages are envelopes in one stream's DATA frames."""
+
+    __slots__ = ("on_downgrade", "stream")
+
+    stream: H2Stream
+    on_downgrade: Callable[[NeedsHttp1], GatewayError] | None
+
+    def send(self, message: bytes) -> None:
+        self.stream.send(pack(message))
+
+    def doubt(self) -> None:
+        self.stream.doubt()
+
+    def _refused(self, headers: Mapping[str, str], body: bytearray) -> GatewayError:
+        fault = super()._refused(headers, body)
+        if self.on_downgrade is not None and isinstance(fault, NeedsHttp1):
+            return self.on_downgrade(fault)
+        return fault
+
+    def _hold_back(self) -> None:
+        self.stream.pause()
+
+    def _let_go(self) -> None:
+        self.stream.resume()
+
+    def _give_up(self) -> None:
+        self.stream.close()

@@ -1,0 +1,295 @@
+"""One HTTP/1.1 connection as a client (h11): one request at a time, keep-alive, at most 1000 events in a callback;
+bytes that nobody asked for abort it, an answer without a length ends with it. Retries are the pool's.
+
+Body bytes are handed on inside the callback that read them, once per read. Refuses to know what is carried and who
+waits for the connection next.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+import h11
+
+from ...core.errors import GatewayError
+from .faults import broke_protocol, cut, unhandled
+from .heads import read_fields
+from .ports import NOBODY, StreamSink
+
+if TYPE_CHECKING:
+    from .http1_pool import Http1Pool
+
+log = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_EVENTS: Final = 1000
+"""Of one read, in one callback: a body may come in chunks of a byte."""
+
+
+class Http1Exchange:
+    """One request and the owner of its answer. A repeatable one may travel over a second connection when the first was
+    stale."""
+
+    __slots__ = (
+        "body",
+        "connection",
+        "doubted",
+        "fields",
+        "heard",
+        "kept",
+        "method",
+        "over",
+        "paused",
+        "repeatable",
+        "repeated",
+        "sent_at",
+        "shared",
+        "sink",
+        "target",
+        "waits_since",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        target: str,
+        fields: list[tuple[str, str]],
+        body: bytes,
+        sink: StreamSink,
+        *,
+        shared: bool,
+        repeatable: bool,
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.body = body
+        self.sink = sink
+        self.shared = shared
+        """Uses one of the connections that all runs share, and not one of its own."""
+        self.repeatable = repeatable
+        """To send it twice does no harm."""
+        self.repeated = False
+        self.waits_since = 0.0
+        """For a connection."""
+        self.sent_at: float | None = None
+        self.connection: Http1Connection | None = None
+        self.kept = False
+        """Sent on a connection that had been used before, which the peer may have given up meanwhile."""
+        self.doubted = False
+        """We gave its connection up because nobody answered."""
+        self.heard = False
+        self.paused = False
+        self.over = False
+
+    def pause(self) -> None:
+        self.paused = True
+        if self.connection is not None:
+            self.connection.pause()
+
+    def resume(self) -> None:
+        self.paused = False
+        if self.connection is not None:
+            self.connection.resume()
+
+    @property
+    def stale(self) -> bool:
+        """On a kept connection or on one that we doubt, without a word in answer: should that break, the peer has most
+        likely seen nothing."""
+        return (self.kept or self.doubted) and not self.heard and not self.over
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self.connection.unsent if self.connection is not None else 0
+
+    @property
+    def heard_at(self) -> float:
+        """When the connection under it last brought anything; 0 without one."""
+        return self.connection.heard_at if self.connection is not None else 0.0
+
+    def doubt(self) -> None:
+        """Whatever comes of it, its connection is not used again."""
+        if self.connection is not None:
+            self.connection.spent = True
+
+    def abandon(self) -> None:
+        """The owner hears nothing more; an answer that is still to come takes the connection with it."""
+        self.sink = NOBODY
+        self.over = True
+        if self.connection is not None:
+            self.connection.abort()
+
+    def end(self, error: GatewayError | None) -> None:
+        self.over = True
+        sink, self.sink = self.sink, NOBODY
+        try:
+            sink.on_end(error)
+        except Exception:  # a bug of the owner's must not stop the connection's other users
+            log.exception("the owner of a request failed at its end")
+
+
+class Http1Connection(asyncio.Protocol):
+    def __init__(self, pool: "Http1Pool", host: str) -> None:
+        self._pool = pool
+        self._host = host
+        self._framing = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Http1Exchange | None = None
+        self._used = False
+        self._behind = False  # there is more to read of what was received
+        self._loop = asyncio.get_running_loop()
+        self.heard_at = self._loop.time()
+        """When it was opened, or last brought anything."""
+        self.idle_since = 0.0
+        self.spent = False
+        """This exchange is its last."""
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def usable(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def start(self, exchange: Http1Exchange) -> None:
+        assert self._transport is not None
+        assert self._exchange is None
+        exchange.kept, self._used, exchange.doubted = self._used, True, False
+        exchange.connection, self._exchange = self, exchange
+        exchange.sent_at = self._loop.time()
+        framing = self._framing
+        request = h11.Request(method=exchange.method, target=exchange.target, headers=exchange.fields)
+        parts = [framing.send(request) or b""]
+        if exchange.body:
+            parts.append(framing.send(h11.Data(exchange.body)) or b"")
+        parts.append(framing.send(h11.EndOfMessage()) or b"")
+        self._transport.write(b"".join(parts))
+        if exchange.paused:
+            self.pause()
+
+    def pause(self) -> None:
+        if self.usable and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        if self.usable and self._transport is not None and not self._behind:
+            self._transport.resume_reading()
+
+    def close(self, cause: GatewayError) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self._fail(cause)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- asyncio.Protocol ---------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        if self._exchange is None:
+            self.abort()  # nobody asked: a late answer, or a farewell before closing
+            return
+        self._exchange.heard = True
+        self._receive(self._exchange, data)
+
+    def eof_received(self) -> None:
+        """An answer without a length ends here, in order; any other is cut, which `connection_lost` will say."""
+        if self._exchange is not None:
+            self._receive(self._exchange, b"")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc is not None and str(exc) else ""
+        self._fail(cut(f"the connection to {self._host} was closed{reason}"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._pool.lost(self)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _receive(self, exchange: Http1Exchange, data: bytes | None) -> None:
+        """None: what was received before has not been read yet."""
+        try:
+            if data is not None:
+                self._framing.receive_data(data)
+            ended = self._read(exchange)
+        except h11.RemoteProtocolError as broken:
+            if data != b"":
+                self._give_up(broke_protocol(f"{self._host} broke HTTP/1.1: {broken}"))
+        except GatewayError as refused:
+            self._give_up(refused)
+        except Exception as bug:  # as on HTTP/2: the owner is told, the loop goes on
+            log.exception("the owner of a request failed")
+            self._give_up(unhandled(bug))
+        else:
+            if ended:
+                self._finish(exchange)
+
+    def _give_up(self, error: GatewayError) -> None:
+        self.abort()
+        self._fail(error)
+
+    def _catch_up(self, exchange: Http1Exchange) -> None:
+        self._behind = False
+        if self._exchange is exchange:
+            self._receive(exchange, None)
+        if not exchange.paused:
+            self.resume()
+
+    def _read(self, exchange: Http1Exchange) -> bool:
+        """What is there, as much as one callback may read; True when the answer is complete."""
+        pieces: list[bytes] = []
+        ended = False
+        left = MAX_EVENTS
+        while not ended:
+            left -= 1
+            if not left and not self._behind:
+                self._behind = True
+                self.pause()
+                self._loop.call_soon(self._catch_up, exchange)
+            if left <= 0:
+                break
+            event = self._framing.next_event()
+            if isinstance(event, h11.Data):
+                pieces.append(bytes(event.data))
+            elif isinstance(event, h11.Response):
+                exchange.sink.on_head(event.status_code, read_fields(event.headers))
+            elif isinstance(event, h11.EndOfMessage):
+                ended = True
+            elif isinstance(event, h11.InformationalResponse):
+                continue
+            else:
+                break
+        if pieces:
+            exchange.sink.on_data(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return ended and self._exchange is exchange
+
+    def _finish(self, exchange: Http1Exchange) -> None:
+        self._detach(exchange)
+        if exchange.paused:
+            self.resume()
+        framing = self._framing
+        in_order = framing.our_state is h11.DONE and framing.their_state is h11.DONE
+        reusable = in_order and self.usable and not self.spent
+        if reusable:
+            framing.start_next_cycle()
+        elif self._transport is not None:
+            self._transport.close()
+        self._pool.released(self, exchange, reusable=reusable)
+        exchange.end(None)
+
+    def _fail(self, error: GatewayError) -> None:
+        exchange = self._exchange
+        if exchange is not None:
+            self._detach(exchange)
+            self._pool.failed(exchange, error)
+
+    def _detach(self, exchange: Http1Exchange) -> None:
+        self._exchange = exchange.connection = None

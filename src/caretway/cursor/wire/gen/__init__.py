@@ -1,0 +1,1 @@
+"""Generated from ../proto by scripts/proto. Never edited; import through caretway.cursor.wire.messages."""

@@ -1,0 +1,93 @@
+"""The page's questions to the ledger's file: one at a time, in a thread, so that nobody who looks holds up a stream."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ..core.errors import ErrorKind, GatewayError
+from ..storage.database import open_database, read_database, transaction
+from ..usage.ledger.ledger import Ledger
+from ..usage.ledger.ledger_file import LEDGER
+from ..usage.ledger.prices import FindPrice
+
+if TYPE_CHECKING:
+    from ..usage.ledger.conversations import ConversationList, Timeline
+
+Answer = TypeVar("Answer")
+
+
+SETTLES_S: Final = 3.0
+"""How long a conversation that is to be forgotten waits for rows that are not written yet."""
+
+
+class LedgerBooks:
+    def __init__(self, path: Path | None, price: FindPrice, ledger: Ledger | None = None) -> None:
+        """`path` None: no ledger is kept. `ledger`: whoever writes it."""
+        self._path = path
+        self._ledger = ledger
+        self.price = price
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def kept(self) -> bool:
+        return self._path is not None
+
+    async def conversations(self, word: str, before: float | None, limit: int) -> "ConversationList | None":
+        from ..usage.ledger.conversations import ConversationList, ConversationQueries
+
+        if self._path is None:
+            return None
+        found = await self.ask(lambda db: ConversationQueries(db, self.price).listed(word, before, limit))
+        return found or ConversationList([], more=False)
+
+    async def timeline(self, name: str) -> "Timeline | None":
+        from ..usage.ledger.conversations import ConversationQueries
+
+        return await self.ask(lambda db: ConversationQueries(db, self.price).timeline(name))
+
+    async def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer | None:
+        """None: nothing was written yet, or no ledger is kept."""
+        path = self._path
+        if path is None:
+            return None
+
+        def work() -> Answer | None:
+            db = read_database(path, LEDGER)
+            if db is None:
+                return None
+            with closing(db):
+                return question(db)
+
+        return await self._run(work)
+
+    async def forget(self, name: str) -> tuple[int, int]:
+        """Delete a conversation's rows, also those that are about to be written; (responses, runs)."""
+        from ..usage.ledger.conversations import forget_conversation
+
+        path, ledger = self._path, self._ledger
+        if path is None:
+            return 0, 0
+
+        def work() -> tuple[int, int]:
+            if ledger is not None:
+                ledger.settle(SETTLES_S)
+            if not path.exists():
+                return 0, 0
+            with closing(open_database(path, LEDGER)) as db:
+                db.execute("PRAGMA secure_delete = ON")
+                with transaction(db):
+                    return forget_conversation(db, name)
+
+        return await self._run(work)
+
+    async def _run(self, work: Callable[[], Answer]) -> Answer:
+        async with self._one_at_a_time:
+            try:
+                return await asyncio.to_thread(work)
+            except sqlite3.Error as failure:
+                raise GatewayError(
+                    ErrorKind.INTERNAL, f"The ledger cannot be read: {failure}.", hint="Run `caretway doctor`."
+                ) from failure

@@ -1,0 +1,179 @@
+"""The event stream of the page: one look a second for all readers while there are any, nothing at all while there are
+none. Each reader gets the newest snapshot when it can take it, never a queue of old ones; whoever signs out is let go.
+
+Nothing is told to the feed while models stream: it looks at counters that are there anyway.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ..api.route_table import HttpCall
+from ..core.errors import ErrorKind, GatewayError
+from ..dialects.sse import one_line
+from ..server.exchange import ResponseWriter
+
+TICK_S: Final = 1.0
+KEEP_ALIVE_S: Final = 15.0
+MAX_READERS: Final = 64
+LOOK_AGAIN_S: Final = 60.0
+"""How often it is looked whether a cookie has become too old."""
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_CREDENTIALS: Final = ("host", "cookie", "authorization", "x-api-key", "x-caretway-key")
+_encode: Final = msgspec.json.Encoder().encode
+SIGNED_OUT: Final = b"event: signed_out\ndata: {}\n\n"
+
+Marks = Mapping[str, object]
+"""What may have changed -> something that differs when it has."""
+
+
+def frame(event: str, data: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), one_line(_encode(data)))
+
+
+class Reader:
+    """One open stream. What it has not taken yet is one snapshot at most, and which tabs are stale."""
+
+    def __init__(self, writer: ResponseWriter, credentials: Mapping[str, str]) -> None:
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.credentials = credentials
+        self._writer = writer
+        self._late: bytes | None = None
+        self._stale: set[str] = set()
+        self.written_at = time.monotonic()
+        writer.on_writable(self._catch_up)
+
+    def give(self, snapshot: bytes | None, stale: set[str]) -> None:
+        """`snapshot` None: it is the one that was given before."""
+        if self.over.done():
+            return
+        if self._writer.blocked:
+            self._late = snapshot or self._late
+            self._stale |= stale
+            return
+        told = (snapshot or b"") + (frame("changed", {"what": sorted(stale)}) if stale else b"")
+        if not told and time.monotonic() - self.written_at >= KEEP_ALIVE_S:
+            told = b":\n\n"
+        if told:
+            self.written_at = time.monotonic()
+            self._writer.write(told)
+
+    def _catch_up(self) -> None:
+        late, stale = self._late, self._stale
+        self._late, self._stale = None, set()
+        if (late or stale) and not self.over.done():
+            self.give(late, stale)
+
+    def end(self, last: bytes = b"") -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+            self._writer.finish(last)
+
+
+class Feed:
+    def __init__(
+        self,
+        look: Callable[[], dict[str, Any]],
+        marks: Callable[[], Marks],
+        allowed: Callable[[Mapping[str, str]], bool],
+        door_mark: Callable[[], object],
+    ) -> None:
+        """`look`: the snapshot. `marks`: of the other tabs. `allowed`: whether these headers still open the page;
+        `door_mark` differs when that may have changed."""
+        self._look = look
+        self._marks = marks
+        self._allowed = allowed
+        self._door_mark = door_mark
+        self._readers: set[Reader] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told: dict[str, Any] = {}
+        self._frame = b""
+        self._seen: Marks = {}
+        self._door: object = None
+        self._checked_at = 0.0
+        self._closed = False
+        self._marked: set[str] = set()
+
+    def mark(self, what: str) -> None:
+        """Somebody has changed this tab by hand."""
+        if self._readers:
+            self._marked.add(what)
+
+    @property
+    def readers(self) -> int:
+        return len(self._readers)
+
+    async def serve(self, call: HttpCall) -> None:
+        """One reader, until it goes or is let go."""
+        if self._closed or len(self._readers) >= MAX_READERS:
+            raise GatewayError(
+                ErrorKind.OVERLOADED,
+                f"{MAX_READERS} pages are open already.",
+                hint="Close one.",
+                code="too_many_readers",
+            )
+        headers = call.request.headers
+        credentials = {name: headers[name] for name in _CREDENTIALS if name in headers}
+        call.request.drop_headers()
+        if not self._readers:
+            self._begin()
+        reader = Reader(call.response, credentials)
+        self._readers.add(reader)
+        try:
+            self._renew()
+            call.response.start([*call.headers, *HEADERS], b"retry: 1000\n\n" + self._frame)
+            await reader.over
+        finally:
+            self._readers.discard(reader)
+            if not self._readers and self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def close(self) -> None:
+        """The gateway stops: an open page must not hold it up."""
+        self._closed = True
+        for reader in list(self._readers):
+            reader.end()
+
+    # ---- once a second, while somebody reads
+
+    def _begin(self) -> None:
+        self._seen, self._door, self._checked_at = self._marks(), self._door_mark(), time.monotonic()
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+        self._check_door()
+        renewed = self._renew()
+        marks, before = self._marks(), self._seen
+        self._seen = marks
+        stale = {what for what, mark in marks.items() if mark != before.get(what)} | self._marked
+        self._marked = set()
+        for reader in self._readers:
+            reader.give(self._frame if renewed else None, stale)
+
+    def _renew(self) -> bool:
+        """False: nothing is new but the time."""
+        told = self._look()
+        at = told.pop("at")
+        if told == self._told:
+            return False
+        self._told = told
+        self._frame = frame("now", {"at": at, **told})
+        return True
+
+    def _check_door(self) -> None:
+        mark, now = self._door_mark(), time.monotonic()
+        if mark == self._door and now - self._checked_at < LOOK_AGAIN_S:
+            return
+        self._door, self._checked_at = mark, now
+        for reader in list(self._readers):
+            if not self._allowed(reader.credentials):
+                reader.end(SIGNED_OUT)

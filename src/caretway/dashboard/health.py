@@ -1,0 +1,73 @@
+"""What the page tells of health: the findings that need no look outside this process, MCP servers with their tools,
+refused requests, recoveries, and whether a live account has ever answered.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from ..core.turn import BackendStatus
+from .local_checks import Finding, check_simulated
+from .notes import PageNotes
+from .now import GatewayFacts
+
+if TYPE_CHECKING:
+    from ..mcp.bridge import McpBridge
+
+
+def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) -> list[Finding]:
+    """What Cursor has said lately."""
+    found = [Finding("backend", True, f"{facts.backend} ({facts.standing})")]
+    if facts.standing == "simulated":
+        found.append(check_simulated(facts.simulator_asked))
+    elif not status.reachable or status.signed_in is None:
+        found.append(Finding("account", False, status.detail or "Cursor cannot be reached", "Run `caretway doctor`."))
+    else:
+        told = status.detail or ("signed in" if status.signed_in else "nobody is signed in")
+        found.append(Finding("account", status.signed_in, told, "" if status.signed_in else "Run `caretway login`."))
+    found.append(Finding("models", models > 0, f"{models} are listed", "" if models else "Run `caretway doctor`."))
+    return found
+
+
+def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
+    return [
+        Finding(
+            "MCP", False, f"{one['name']} is {one['state']}: {one['detail']}", "See `caretway mcp`, or restart it here."
+        )
+        for one in servers
+        if one["state"] not in ("connected", "connecting")
+    ]
+
+
+async def health_told(
+    findings: Sequence[Finding],
+    servers: "McpBridge | None",
+    notes: PageNotes,
+    answered: Callable[[], Awaitable[tuple[str, str, float] | None]],
+    receipt: dict[str, Any] | None,
+) -> dict[str, Any]:
+    told = servers.servers_told() if servers is not None else []
+    return {
+        "findings": [asdict(one) for one in (*findings, *mcp_findings(told))],
+        "mcp": {"enabled": servers is not None, "servers": told},
+        "refused": notes.refused,
+        "recoveries": list(notes.recoveries)[::-1],
+        "live": _live(await answered(), receipt),
+    }
+
+
+def _live(answered: tuple[str, str, float] | None, receipt: dict[str, Any] | None) -> dict[str, Any]:
+    if answered is None:
+        says = "No account of Cursor has answered here yet. Try one: caretway prove"
+        return {"answered": False, "last": None, "receipt": receipt, "says": says}
+    backend, model, at = answered
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    last = {"at": at, "backend": backend, "model": model}
+    return {
+        "answered": True,
+        "last": last,
+        "receipt": receipt,
+        "says": f"Cursor answered last on {when}: {backend}, {model}.",
+    }

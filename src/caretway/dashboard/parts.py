@@ -1,0 +1,114 @@
+"""What the page's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from ..accounts.models.catalogue import ModelCatalogue
+from ..api.page_door import PageDoor
+from ..api.page_files import PageFiles
+from ..api.route_table import HttpCall
+from ..api.tenant import Tenant
+from ..config import Settings
+from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..usage.budgets.charges import Budgets
+from ..usage.keys.key_file import KeyBook
+from ..usage.ledger.ledger import Ledger
+from ..usage.ledger.ledger_file import FILE_NAME
+from ..usage.ledger.prices import PriceList, read_prices
+from .books import LedgerBooks
+from .content import KeptContent
+from .feed import Feed, Marks
+from .notes import PageNotes
+from .now import GatewayFacts, Now
+from .settings import RunningSettings
+
+if TYPE_CHECKING:
+    from ..mcp.bridge import McpBridge
+
+STATIC: Final = Path(__file__).parent / "static"
+MAX_BODY: Final = 64 * 1024
+MAX_QUERY_FIELDS: Final = 20
+
+
+class PageApi:
+    """What the page's handlers use, of a gateway with one account."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        facts: GatewayFacts,
+        tenant: Tenant,
+        models: ModelCatalogue,
+        *,
+        door: PageDoor,
+        keys: KeyBook,
+        budgets: Budgets,
+        ledger: Ledger | None,
+        notes: PageNotes,
+        content: KeptContent,
+        forget_stored: Callable[[str], Awaitable[int]],
+        mcp: "McpBridge | None",
+        cluster: Callable[[], object],
+    ) -> None:
+        """`forget_stored`: lets the store of conversations forget one; how much it had. `cluster`: its gateways; None:
+        there is none."""
+        self.settings = settings
+        self.tenant = tenant
+        self.models = models
+        self.files = PageFiles(STATIC)
+        self.door = door
+        self.budgets = budgets
+        self.notes = notes
+        self.content = content
+        self.forget_stored = forget_stored
+        self.mcp = mcp
+        self.now = Now(facts, tenant, notes, content, cluster)
+        self.feed = Feed(self.now.renewed, self._marks, door.admits, self._door_mark)
+        path = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
+        self.books = LedgerBooks(path, PriceList(read_prices(settings.prices or {})).find, ledger)
+        self.running = RunningSettings(settings, models, budgets)
+        self._keys = keys
+        self._ledger = ledger
+
+    def switch(self, facts: GatewayFacts, tenant: Tenant, models: ModelCatalogue) -> None:
+        """Somebody has signed in: from now on it shows this account."""
+        self.tenant = tenant
+        self.models = self.running.models = models
+        self.now.switch(facts, tenant)
+
+    def named_keys(self) -> list[str]:
+        return [key.name for key in (self._keys.current() or {}).values()]
+
+    def _marks(self) -> Marks:
+        ended = self.notes.responses
+        written = 0 if self._ledger is None else self._ledger.written  # later than the answers ended
+        read = ended, self.notes.refusals_told, written
+        return {"conversations": (ended, written), "usage": read, "models": ended, "clients": read, "health": read}
+
+    def _door_mark(self) -> object:
+        return self.door.changes, id(self._keys.current())
+
+
+def query(call: HttpCall) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(call.request.query, max_num_fields=MAX_QUERY_FIELDS))
+    except ValueError:
+        raise bad_request("The query has too many fields.") from None
+
+
+def body(call: HttpCall, kind: type[Any]) -> Any:
+    data = call.request.take_body()
+    if len(data) > MAX_BODY:
+        raise GatewayError(ErrorKind.TOO_LARGE, f"The page's API takes {MAX_BODY} bytes.")
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise bad_request(f"The body does not fit: {wrong}.") from None
+
+
+def no_such(what: str) -> GatewayError:
+    return GatewayError(ErrorKind.NOT_FOUND, f"There is no such {what}.", hint="It may be over; look again.")

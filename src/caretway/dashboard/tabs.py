@@ -1,0 +1,452 @@
+"""What each path of the page's API answers, with the figures of usage and the reasons of sessions in sentences. Other
+figures come from the modules beside this one."""
+
+import asyncio
+import sqlite3
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from .. import __version__
+from ..api import endpoints
+from ..api.page_door import Visitor, cookie_token, set_cookie
+from ..api.route_table import HttpCall
+from ..cli.clients.values import Surroundings
+from ..config import process_environment, process_home
+from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..processes.tasks import aside
+from ..server.exchange import Header
+from ..usage.budgets.budget import BudgetScope
+from ..usage.budgets.verdict import Level, used, whose
+from ..usage.ledger.prices import AS_OF, SOURCE, FindPrice, age_days
+from ..usage.ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen
+from .health import account_findings, health_told
+from .local_checks import Finding, local_findings
+from .parts import PageApi, body, no_such, query
+
+NOT_KEPT: Final[Header] = (b"cache-control", b"no-store")
+MAX_ROWS: Final = 400
+"""A year of days; of other groups the largest."""
+MAX_UNPRICED: Final = 5
+"""Models without a price that are named."""
+PERIODS: Final = ("today", "week", "month", "all")
+CANCELLED: Final = GatewayError(
+    ErrorKind.CANCELLED,
+    "The turn was cancelled by whoever runs the gateway.",
+    hint="Ask again if you still want an answer.",
+    code="cancelled_by_owner",
+    repeatable=False,
+)
+
+
+class KeyGiven(Struct):
+    key: str
+
+
+class ValueGiven(Struct):
+    value: str | None
+
+
+class KeepGiven(Struct):
+    keep: bool
+
+
+class SecondsGiven(Struct):
+    seconds: float
+
+
+# ---- the page, signing in and out
+
+
+async def file(page: PageApi, call: HttpCall) -> None:
+    page.files.send(call.matched.params["name"], call)
+
+
+def _session(page: PageApi, visitor: Visitor | None) -> dict[str, object]:
+    return {
+        "key_required": page.door.key_required,
+        "signed_in": visitor is not None,
+        "csrf": page.door.csrf(visitor) if visitor is not None else None,
+        "version": __version__,
+    }
+
+
+async def seen_session(page: PageApi, call: HttpCall) -> object:
+    try:
+        visitor = page.door.visitor(call.request.headers)
+    except GatewayError:
+        return _session(page, None)
+    return _session(page, visitor)
+
+
+async def sign_in(page: PageApi, call: HttpCall) -> object:
+    visitor = page.door.sign_in(body(call, KeyGiven).key)
+    if visitor.token:
+        cookie = set_cookie(call.request.headers, call.request.scheme, visitor.token)
+        call.headers.append((b"set-cookie", cookie))
+    return _session(page, visitor)
+
+
+async def sign_out(page: PageApi, call: HttpCall) -> object:
+    page.door.sign_out(cookie_token(call.request.headers))
+    call.headers.append((b"set-cookie", set_cookie(call.request.headers, call.request.scheme, "")))
+    return _session(page, Visitor() if not page.door.key_required else None)
+
+
+# ---- now
+
+
+async def now(page: PageApi, call: HttpCall) -> object:
+    return await page.now.told()
+
+
+async def events(page: PageApi, call: HttpCall) -> None:
+    if call.request.method == "HEAD":  # a head, and no reader
+        call.response.send(200, b"", [*call.headers, NOT_KEPT], content_type=b"text/event-stream; charset=utf-8")
+        return
+    page.now.look()
+    await page.feed.serve(call)
+
+
+async def cancel(page: PageApi, call: HttpCall) -> object:
+    if not page.tenant.sessions.cancel(call.matched.params["id"], CANCELLED):
+        raise no_such("turn")
+    return {"cancelled": True}
+
+
+# ---- conversations
+
+
+def _live(page: PageApi) -> dict[str, str]:
+    """Conversation -> the state of its turn; a running one counts more than one that waits."""
+    views = page.tenant.sessions.turns()
+    return {turn.conversation: turn.state for turn in sorted(views, key=lambda turn: turn.state == "running")}
+
+
+async def conversations(page: PageApi, call: HttpCall) -> object:
+    asked = query(call)
+    try:
+        before = float(asked["before"]) if "before" in asked else None
+        limit = int(asked.get("limit", "50"))
+    except ValueError:
+        raise bad_request("`before` is a time in unix seconds, `limit` a number.") from None
+    found = await page.books.conversations(asked.get("q", ""), before, limit)
+    if found is None:
+        return {"data": [], "more": False, "ledger": False}
+    live = _live(page)
+    data = [msgspec.to_builtins(one) | {"live": live.get(one.id), "kept": one.id in page.content} for one in found.data]
+    return {"data": data, "more": found.more, "ledger": True}
+
+
+async def conversation(page: PageApi, call: HttpCall) -> object:
+    name = call.matched.params["id"]
+    found = await page.books.timeline(name)
+    if found is None:
+        raise no_such("conversation in the ledger")
+    for step in found.steps:
+        step["says"] = _explained(step["session"], step["reason"])
+    told = msgspec.to_builtins(found)
+    kept = page.content.told(name)
+    client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
+    return {
+        "id": name,
+        "client": client,
+        "key": key,
+        "live": _live(page).get(name),
+        **told,
+        "content": kept and await aside(_encoded, kept),
+    }
+
+
+def _encoded(steps: list[dict[str, object]]) -> list[msgspec.Raw]:
+    """Step by step: many megabytes at once would hold the interpreter."""
+    return [msgspec.Raw(msgspec.json.encode(step)) for step in steps]
+
+
+async def forget(page: PageApi, call: HttpCall) -> object:
+    name = call.matched.params["id"]
+    turns = page.tenant.sessions.forget(name, CANCELLED)
+    kept = page.content.forget(name)
+    stored = await page.forget_stored(name)
+    responses, runs = await page.books.forget(name)
+    told = {"responses": responses, "runs": runs, "turns": turns, "stored": stored, "kept": kept}
+    return {"forgotten": told}
+
+
+# ---- why a session was fresh, continued, resumed, replayed or refused
+
+_NOTHING_TO_DO: Final = "Nothing needs to be changed."
+_SAYS: Final = {
+    "first message": f"A new conversation. {_NOTHING_TO_DO}",
+    "fresh was asked for": "The request or the settings ask for `fresh`: the whole history was sent. "
+    "Leave out `x-caretway-session: fresh`, or set session to auto.",
+    "tool results for a parked turn": f"The run waited for these results and went on. {_NOTHING_TO_DO}",
+    "tool results for a parked turn; new tools wait": "The run went on; tools that were added meanwhile are offered to "
+    f"the next one. {_NOTHING_TO_DO}",
+    "the transcript is known": f"Only the new message was sent; Cursor had the rest. {_NOTHING_TO_DO}",
+    "the same request was answered before": "The client repeated a request and got the same answer. If that happens "
+    "often, raise the client's timeout.",
+    "this backend cannot park a turn": "Every tool result starts a new run with the whole history. "
+    "The backends agent and sdk keep the run waiting.",
+    "this backend keeps no conversations": "Every message is sent with the whole history. "
+    "The backend agent continues conversations.",
+    "unknown or expired ticket": "The results came for a run that is gone: it waited too long, or the gateway was "
+    "started again. Raise parked_timeout if tools take long.",
+    "its replica is gone": "The gateway that held the run has died or was stopped; another one went on from its "
+    "history. "
+    "Stop gateways with SIGTERM, and give them time (cluster_drain).",
+    "its replica is gone, and Redis is away": "The gateway that held the run is gone, and Redis could not be asked who "
+    "goes on with it. Look after Redis.",
+    "its replica has another version": "The gateway that held the run cannot be talked to: it has another version. "
+    "This ends with the upgrade.",
+    "its turn is on another replica": "The results came over a WebSocket, and another gateway held the run. "
+    "It happens once after a WebSocket was opened anew.",
+    "tickets of several turns": "One request had results of several runs. Answer each of them in its own conversation.",
+    "several results for one ticket": "One call was answered twice with different results. Send one result for a call.",
+    "the model changed": "The model was changed while a run waited. Finish the tool call first.",
+    "the tools changed": "A tool was changed or removed while the run waited. Keep the list of tools while calls are "
+    "open.",
+    "the history changed": "What was said before was changed by the client. Some clients trim old tool results; "
+    "switch that off where the cache matters.",
+    "an image beside tool results": "An image came with the results, and a waiting run cannot take it. "
+    "Let the tool return it.",
+    "these results were given before": "These results were answered already, in another conversation. "
+    "Branching a conversation replays it once.",
+    "these results were given before, beside other words": "The client sent the same results again with other words: "
+    "the history was replayed for a new answer.",
+    "an earlier request with these results was given up": "The client hung up on its first try and asked again. "
+    "Raise the client's timeout.",
+    "nothing new was said": "The history ends with the assistant. Send a user message after it.",
+    "no known conversation begins like this": "The history is not one that the gateway has kept: edited, from another "
+    "model or account, too old, or from before a restart without its store.",
+    "the parked turn was lost": "The waiting run was lost at Cursor, and the history was replayed. "
+    "If it happens often, run `caretway doctor`.",
+    "compacted": f"The client summarised its history, so all of it is new to Cursor. {_NOTHING_TO_DO}",
+}
+_BEGINS: Final = (
+    (
+        "a tool was loaded: ",
+        "The client loaded a tool that the waiting run could not call. Offer it from the beginning to keep the run.",
+    ),
+)
+_REFUSED: Final = "The request was refused before a model was asked; its error says why."
+
+
+def _explained(session: str, reason: str) -> str:
+    """A sentence with what to change. The reasons are those of `x-caretway-session-reason`; one that has no row is
+    shown in its own words."""
+    if session == "refused":
+        return _REFUSED
+    if (known := _SAYS.get(reason)) is not None:
+        return known
+    for beginning, sentence in _BEGINS:
+        if reason.startswith(beginning):
+            return sentence
+    told = reason[:1].upper() + reason[1:]
+    if session == "replayed":
+        return f"{told}: the whole history was sent to a new run. `caretway usage` counts how often."
+    return f"{told}." if told else ""
+
+
+# ---- usage, clients, models
+
+
+def _span_of(period: str, now: float) -> Span:
+    """Days of the machine's time zone. Raises GatewayError."""
+    midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    starts = {
+        "today": midnight,
+        "week": midnight - timedelta(days=6),
+        "month": midnight.replace(day=1),
+        "all": datetime.fromtimestamp(0),
+    }
+    if period not in starts:
+        raise bad_request(f"`period` is one of {', '.join(PERIODS)}.", param="period")
+    return Span(starts[period].timestamp(), now + 1)
+
+
+def _by_of(word: str) -> By:
+    if word not in get_args(By):
+        raise bad_request(f"`by` is one of {', '.join(get_args(By))}.", param="by")
+    found: By = word  # type: ignore[assignment]  # one of the words, as was just looked at
+    return found
+
+
+def _figures(row: Totals) -> dict[str, Any]:
+    shares = {"cached_share": row.cached_share, "saved_share": row.saved_share}
+    return asdict(row) | {"tokens": row.tokens, "read": row.read, "cents": row.cents} | shares
+
+
+def _totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dict[str, Any]:
+    book = LedgerQueries(db, price)
+    rows = list(book.totals(span, by, MAX_ROWS + 1))
+    (total,) = book.totals(span, "all") if rows else (Totals(),)
+    return {
+        "rows": [_figures(row) for row in rows[:MAX_ROWS]],
+        "rows_left_off": len(rows) > MAX_ROWS,
+        "total": _figures(total),
+        "replays": [asdict(one) for one in book.replays(span)],
+        "unpriced": book.unpriced(span, MAX_UNPRICED),
+    }
+
+
+def _told_level(level: Level, *, counted: bool) -> dict[str, object]:
+    """`counted`: it has one count; budgets of a conversation or a run have one for each."""
+    budget = level.budget
+    return {
+        "text": str(budget),
+        "scope": budget.scope.value,
+        "key": level.name,
+        "measure": budget.measure.value,
+        "limit": budget.limit,
+        "period": budget.period.value,
+        "spent": level.spent if counted else None,
+        "share": level.share if counted else None,
+        "low": level.low and counted,
+        "resets_at": level.resets_at,
+        "says": f"{whose(level)}: {used(level)}" if counted else f"{whose(level)}, each",
+    }
+
+
+_NO_USAGE: Final[dict[str, Any]] = {
+    "rows": [],
+    "rows_left_off": False,
+    "total": _figures(Totals()),
+    "replays": [],
+    "unpriced": [],
+}
+
+
+async def usage(page: PageApi, call: HttpCall) -> object:
+    asked = query(call)
+    now = time.time()
+    span, by = _span_of(asked.get("period", "week"), now), _by_of(asked.get("by", "day"))
+    found = await page.books.ask(lambda db: _totals(db, page.books.price, span, by))
+    levels = await page.budgets.levels(page.named_keys())
+    counted = (BudgetScope.KEY, BudgetScope.EVERYBODY)
+    return {
+        "since": span.since,
+        "until": span.until,
+        "by": by,
+        **(found or _NO_USAGE),
+        "prices": {"source": SOURCE, "as_of": AS_OF.isoformat(), "age_days": age_days(now)},
+        "budgets": [_told_level(level, counted=level.budget.scope in counted) for level in levels],
+        "ledger": page.books.kept,
+    }
+
+
+async def clients(page: PageApi, call: HttpCall) -> object:
+    from .clients import SEEN_S, all_clients, seen_clients, target, with_mistakes
+
+    models, now = await page.models.models(), time.time()
+    around = Surroundings(process_home(), process_environment(), Path.exists)
+    where = target(page.now.address, models, keyed=page.door.key_required)
+    seen = await page.books.ask(lambda db: seen_clients(db, now)) or []
+    last = await page.books.ask(lambda db: last_seen(db, now - SEEN_S)) or {}
+    return {
+        "url": where.url,
+        "key_required": where.keyed,
+        "model": where.model,
+        "models": [model.id for model in where.models],
+        "clients": await asyncio.to_thread(all_clients, where, around, last),
+        "seen": with_mistakes(seen, page.notes.refused),
+    }
+
+
+async def models(page: PageApi, call: HttpCall) -> object:
+    return {
+        "data": [
+            {
+                "id": model.id,
+                "name": model.name or model.id,
+                "context": model.context_window,
+                "max_context": model.max_window,
+                "images": model.images,
+                "reasoning": model.reasoning,
+                "parameters": [{"name": name, "values": values} for name, values in model.parameters],
+                "aliases": model.aliases,
+                "stands_for": model.stands_for,
+            }
+            for model in await page.models.models()
+        ],
+        "aliases": page.models.aliases,
+        "strict": page.models.strict,
+        "asked": page.notes.asked,
+    }
+
+
+# ---- health, settings
+
+
+async def health(page: PageApi, call: HttpCall) -> object:
+    from ..prove.receipt import newest_receipt  # brings the cases
+
+    status = await page.tenant.health.status()
+    listed = [model for model in await page.models.models() if not model.stands_for]
+    found: list[Finding] = account_findings(page.now.facts, status, len(listed))
+    local = await asyncio.to_thread(local_findings, page.settings)
+    receipt = await asyncio.to_thread(newest_receipt, page.settings.data_dir)
+
+    async def answered() -> tuple[str, str, float] | None:
+        return await page.books.ask(last_answer)
+
+    return await health_told([*found, *local], page.mcp, page.notes, answered, receipt)
+
+
+async def restart(page: PageApi, call: HttpCall) -> object:
+    if page.mcp is None or not await page.mcp.restart(call.matched.params["name"]):
+        raise no_such("MCP server")
+    return {"restarting": True}
+
+
+async def settings(page: PageApi, call: HttpCall) -> object:
+    return {"file": str(page.running.file()), "settings": page.running.rows()}
+
+
+async def change(page: PageApi, call: HttpCall) -> object:
+    name = call.matched.params["name"]
+    if not page.door.may_change(call.request.caller.key):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            f"The key {call.request.caller.key} has limits of its own and may not change settings.",
+            hint="Use a key without limits, or type: caretway config edit",
+            code="settings_not_allowed",
+        )
+    await page.running.change(name, body(call, ValueGiven).value)
+    page.feed.mark("settings")
+    return next(row for row in page.running.rows() if row["name"] == name)
+
+
+# ---- content, recording, the playground
+
+
+async def content(page: PageApi, call: HttpCall) -> object:
+    if call.request.method == "PUT":
+        page.content.keep = body(call, KeepGiven).keep
+        page.feed.mark("settings")
+    return {"keep": page.content.keep}
+
+
+async def record(page: PageApi, call: HttpCall) -> object:
+    if call.request.method == "PUT":
+        page.content.record(body(call, SecondsGiven).seconds)
+        page.feed.mark("record")
+    return {"until": page.content.until, "conversations": page.content.recorded()}
+
+
+async def script(page: PageApi, call: HttpCall) -> None:
+    write = page.content.script(call.matched.params["id"])
+    if write is None:
+        raise no_such("recorded conversation")
+    script = await aside(write)
+    headers = [*call.headers, NOT_KEPT, (b"x-content-type-options", b"nosniff")]
+    call.response.send(200, script.encode(), headers, content_type=b"text/plain; charset=utf-8")
+
+
+async def playground(page: PageApi, call: HttpCall) -> None:
+    await endpoints.turn(call)

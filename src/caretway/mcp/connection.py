@@ -1,0 +1,303 @@
+"""One connection to one MCP server through the SDK: stdio, streamable HTTP, else SSE; pages of tools/list, a flag for
+tools/list_changed or a lost transport, no proxy for loopback. `servers.py` acts on the flag.
+
+The SDK is an optional extra and slow to import, so it is imported here and only when there is a server to reach.
+"""
+
+import asyncio
+import importlib
+import ipaddress
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from urllib.parse import urlsplit
+
+from .. import __version__
+from ..installation import install_command
+from ..processes.child import Child
+from ..processes.tasks import spawn
+from .catalogue import ListedTool
+from .definitions import BridgeLimits, Process, Remote, ServerDefinition
+from .stdio import server_environment, stdio_streams
+from .tool_list_check import sift
+
+if TYPE_CHECKING:
+    from mcp.client import Client
+    from mcp.client._transport import TransportStreams
+    from mcp_types import CallToolResult, Tool
+
+log = logging.getLogger(__name__)
+
+_FOREVER: Final = 86_400.0
+"""An idle stream of a remote server is not closed; calls have their own time limits."""
+
+Progress = Callable[[], None]
+
+
+class McpConnection(Protocol):
+    """What the supervisor needs from a connected server."""
+
+    news: asyncio.Event
+    """Set when the list of tools may have changed, or the connection may be lost."""
+
+    left_out: Mapping[str, str]
+    """Tools of the newest list that cannot be used, and why."""
+
+    @property
+    def lost(self) -> str | None: ...
+
+    async def tools(self) -> list[ListedTool]: ...
+
+    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progress) -> "CallToolResult": ...
+
+
+Connector = Callable[[ServerDefinition], AbstractAsyncContextManager[McpConnection]]
+
+
+class Unreachable(Exception):
+    """A server cannot be used; the text says why."""
+
+
+class SdkConnection:
+    def __init__(self, limits: BridgeLimits) -> None:
+        self.news = asyncio.Event()
+        self.lost: str | None = None
+        self.left_out: Mapping[str, str] = {}
+        self._limits = limits
+        self._client: Client | None = None
+
+    def use(self, client: "Client") -> None:
+        self._client = client
+
+    def ended(self, reason: str) -> None:
+        self.lost = self.lost or reason
+        self.news.set()
+
+    async def heard(self, message: object) -> None:
+        """Receives notifications and transport errors. The supervisor then asks for the list again."""
+        if isinstance(message, Exception) or getattr(message, "method", "") == "notifications/tools/list_changed":
+            self.news.set()
+
+    def passes(self, item: Any) -> None:
+        """Repairs a message before the SDK sees it: the SDK would refuse a whole list because of one tool."""
+        result = getattr(getattr(item, "message", None), "result", None)
+        if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+            return
+        result["tools"], left_out = sift(result["tools"], _refused)
+        if left_out and left_out != self.left_out:
+            log.warning("tools of an MCP server are left out: %s", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
+        self.left_out = left_out
+
+    async def tools(self) -> list[ListedTool]:
+        assert self._client is not None
+        listed: dict[str, ListedTool] = {}
+        cursor: str | None = None
+        for _ in range(self._limits.max_pages):
+            page = await self._client.list_tools(cursor=cursor)
+            listed |= {tool.name: _listed(tool) for tool in page.tools}
+            cursor = page.next_cursor
+            if cursor is None or len(listed) > self._limits.max_tools:
+                break
+        if len(listed) > self._limits.max_tools:
+            log.warning("an MCP server lists more than %d tools; the rest is left out", self._limits.max_tools)
+            self.left_out = {**self.left_out, "others": f"more than {self._limits.max_tools} tools (`mcp_max_tools`)"}
+        return list(listed.values())[: self._limits.max_tools]
+
+    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progress) -> "CallToolResult":
+        assert self._client is not None
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            progressed()
+
+        return await self._client.call_tool(tool, arguments, progress_callback=note)
+
+    async def follow_changes(self) -> None:
+        """Newer servers report changes only to subscribers."""
+        assert self._client is not None
+        try:
+            async with self._client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self.news.set()
+        except Exception as failure:  # a subscription is a convenience; without it the list is asked for now and then
+            log.debug("no subscription to changes of an MCP server: %s", failure)
+
+
+def _refused(tool: Mapping[str, Any]) -> str | None:
+    from mcp_types import Tool
+    from pydantic import ValidationError
+
+    try:
+        Tool.model_validate(tool, by_name=False)
+    except ValidationError as wrong:
+        return " ".join(str(wrong).split())[:200]
+    return None
+
+
+def _listed(tool: "Tool") -> ListedTool:
+    annotations = tool.annotations
+    return ListedTool(
+        tool.name,
+        tool.description or tool.title or "",
+        tool.input_schema,
+        read_only=bool(annotations and annotations.read_only_hint),
+    )
+
+
+def connector(environ: Mapping[str, str], limits: BridgeLimits, children: set[Child]) -> Connector:
+    """Opens connections with the SDK; servers that are started here get a small part of `environ`. `children`: those
+    that run."""
+
+    @asynccontextmanager
+    async def connect(definition: ServerDefinition) -> AsyncIterator[McpConnection]:
+        await _load_sdk()
+        reached = definition.reached
+        if isinstance(reached, Process):
+            connection = SdkConnection(limits)
+            environment = server_environment(reached, environ)
+            streams = stdio_streams(reached, environment, limits, connection.ended, children)
+            async with _session(connection, streams):
+                yield connection
+            return
+        refusals: list[str] = []
+        for transport in ("http", "sse") if reached.transport == "auto" else (reached.transport,):
+            connection = SdkConnection(limits)
+            stack = AsyncExitStack()
+            try:
+                await stack.enter_async_context(_session(connection, _remote(reached, transport, limits)))
+            except Exception as failure:  # the other transport fails in its own way if the server is not there at all
+                refusals.append(f"{transport}: {words(failure)}")
+                continue
+            async with stack:
+                yield connection
+            return
+        raise Unreachable("; ".join(refusals))
+
+    return connect
+
+
+async def _load_sdk() -> None:
+    """Imported in a thread: it takes about a second, and streams must continue meanwhile."""
+    try:
+        await asyncio.to_thread(importlib.import_module, "mcp.client.client")
+    except ImportError as missing:
+        raise Unreachable(
+            f"the `mcp` package is not installed, or is too old: run `{install_command('mcp')}`"
+        ) from missing
+
+
+@asynccontextmanager
+async def _session(
+    connection: SdkConnection, streams: AbstractAsyncContextManager["TransportStreams"]
+) -> AsyncIterator[None]:
+    from mcp.client import Client
+    from mcp_types import Implementation
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+    client = Client(
+        cast(Any, _Watched(streams, connection)),
+        client_info=Implementation(name="caretway", version=__version__),
+        message_handler=connection.heard,
+        cache=None,
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(client)
+        except Exception as failure:  # raised again, whatever it is, or named by what the process said
+            if connection.lost is not None:  # says more than that the connection closed
+                raise Unreachable(connection.lost) from failure
+            raise
+        connection.use(client)
+        following: asyncio.Task[None] | None = None
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            following = spawn(connection.follow_changes(), "mcp-changes")
+        try:
+            yield
+        finally:
+            if following is not None:
+                following.cancel()
+
+
+class _Watched:
+    """A transport that reports its end; the SDK alone would not report it until the next call."""
+
+    def __init__(self, streams: AbstractAsyncContextManager["TransportStreams"], connection: SdkConnection) -> None:
+        self._streams = streams
+        self._connection = connection
+
+    async def __aenter__(self) -> "TransportStreams":
+        read, write = await self._streams.__aenter__()
+        return cast(Any, _WatchedReader(read, self._connection)), write
+
+    async def __aexit__(self, *exc: Any) -> bool | None:
+        return await self._streams.__aexit__(*exc)
+
+
+class _WatchedReader:
+    def __init__(self, read: Any, connection: SdkConnection) -> None:
+        self._read = read
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read, name)
+
+    def __aiter__(self) -> "_WatchedReader":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            item = await self._read.__anext__()
+        except StopAsyncIteration:
+            self._connection.ended("it closed the connection")
+            raise
+        self._connection.passes(item)
+        return item
+
+    async def __aenter__(self) -> "_WatchedReader":
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: Any) -> Any:
+        return await self._read.__aexit__(*exc)
+
+
+@asynccontextmanager
+async def _remote(reached: Remote, transport: str, limits: BridgeLimits) -> AsyncIterator["TransportStreams"]:
+    import httpx2
+
+    # A proxy from the environment is for the outside world, never for this machine.
+    trust_env = not _loopback(reached.url)
+
+    def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, trust_env=trust_env)
+
+    headers = dict(reached.headers)
+    if transport == "sse":
+        from mcp.client.sse import sse_client
+
+        async with sse_client(
+            reached.url, headers, limits.connect_timeout, _FOREVER, httpx_client_factory=client
+        ) as streams:
+            yield streams
+        return
+    from mcp.client.streamable_http import streamable_http_client
+
+    timeout = httpx2.Timeout(limits.connect_timeout, read=_FOREVER)
+    async with client(headers, timeout) as http, streamable_http_client(reached.url, http_client=http) as streams:
+        yield streams
+
+
+def _loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def words(failure: BaseException) -> str:
+    """The innermost cause of a failure, in one line."""
+    while isinstance(failure, BaseExceptionGroup) and failure.exceptions:
+        failure = failure.exceptions[0]
+    text = " ".join(str(failure).split())
+    return text[:300] if text else type(failure).__name__

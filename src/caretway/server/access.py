@@ -1,0 +1,273 @@
+"""Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins, CORS preflights, pages without an
+Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, expiry), no listening beyond
+loopback without a key. Pure.
+
+Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
+(DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
+time, as `Authorization: Bearer`, `x-api-key` or `x-caretway-key`. Knows no socket, no route and no dialect.
+"""
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from ..core.errors import ErrorKind, GatewayError
+from ..usage.keys.named_key import NamedKey, digest_of
+from .exchange import Header
+
+KEY_PREFIX: Final = "cw-"
+ANY: Final = "*"
+SEND_KEY: Final = "Give the client your Cursor API key as its API key (`x-api-key: KEY`, or `Authorization: Bearer`)."
+OWN_KEY: Final = (
+    "Give the client the gateway's key as its API key: the value of CARETWAY_API_KEY, or one from `caretway key new`. "
+    "It is not your Cursor key. It is sent as `x-api-key: KEY`, or with `Authorization: Bearer`."
+)
+"""Logs hide every word after the last one of these, so nothing follows it."""
+"""The hint where every client brings an account of its own."""
+
+_KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
+_PREFLIGHT_AGE_S: Final = b"600"
+_METHODS: Final = b"GET, HEAD, POST, DELETE"
+
+
+class Access(Struct, frozen=True):
+    """What the gateway was told about its callers."""
+
+    hosts: frozenset[str] = frozenset()
+    """Names besides localhost and IP addresses, in lower case; `*` is every name."""
+    origins: frozenset[str] = frozenset()
+    """Origins of pages, as browsers write them; `*` is every page."""
+    keys: tuple[bytes, ...] = ()
+    """SHA-256 of each key. Empty, and no key has a name: no key is asked for."""
+    local: tuple[bytes, ...] = ()
+    """The same of a key that counts only where one is asked for."""
+
+
+class Admitted(Struct, frozen=True):
+    """A request that may go on."""
+
+    caller: str = ""
+    """Names the key that was sent without telling it: its own name, or a part of its digest; empty when no key is asked
+    for."""
+    headers: tuple[Header, ...] = ()
+    """What the answer needs besides, so that a browser hands it to its page."""
+    owner: str = ""
+    """Whose the stored responses are: as `caller`, but a key with a name is meant by its id. One that is made later
+    under the same name is another key, and one that is renamed is not."""
+
+
+_ANYBODY: Final = Admitted()
+Named = Mapping[bytes, NamedKey]
+"""Keys with a name, by their digests."""
+
+
+def access_for(
+    host: str,
+    keys: Iterable[str],
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    *,
+    named: bool = False,
+    local_key: str = "",
+) -> Access:
+    """The rules of a gateway that listens on `host`; raises GatewayError when it would be open to strangers. `named`:
+    there are keys with a name, too."""
+    known = tuple(dict.fromkeys(digest_of(key) for key in keys))
+    if not known and not named and reachable_from_outside(host):
+        raise GatewayError(
+            ErrorKind.ACCESS_DENIED,
+            f"{host} can be reached from other machines, and no key is set: anybody could spend your subscription.",
+            hint="Make one for each client with `caretway key new --name NAME`, or name a file of keys with "
+            "--api-key-file FILE, or set CARETWAY_API_KEY; or listen on 127.0.0.1.",
+        )
+    names = frozenset(name.lower().rstrip(".") for name in (*hosts, host) if name)
+    local = (digest_of(local_key),) if local_key else ()
+    return Access(names, frozenset(origin.lower().rstrip("/") for origin in origins), known, local)
+
+
+def admit(
+    access: Access,
+    scheme: str,
+    headers: Mapping[str, str],
+    *,
+    keyless: bool = False,
+    named: Named | None = None,
+    now: float = 0.0,
+) -> Admitted:
+    """Let the request in, or raise GatewayError. Header names are in lower case. `keyless`: a bare sign of life, for
+    supervisors that hold no key. `named`: None when there never was a key with a name; `now` is for their expiry."""
+    host = headers.get("host")
+    if host is not None and not host_allowed(host, access.hosts):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            "This gateway is not known by the name in the Host header.",
+            hint="Use localhost or an IP address, or add the name to `allowed_hosts`.",
+            code="host_not_allowed",
+        )
+    answer = _cors(access, scheme, headers)
+    if keyless or (not access.keys and named is None):
+        return Admitted("", answer) if answer else _ANYBODY
+    caller, owner = _caller((*access.keys, *access.local), named or {}, headers, now)
+    return Admitted(caller, answer, owner)
+
+
+def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
+    """The answer to a browser that asks first; None when this OPTIONS is no such question. Raises GatewayError."""
+    if "origin" not in headers or "access-control-request-method" not in headers:
+        return None
+    admitted = admit(access, scheme, headers, keyless=True)  # browsers send no key here
+    wanted = headers.get("access-control-request-headers", "*")
+    answer = [
+        *admitted.headers,
+        (b"access-control-allow-methods", _METHODS),
+        (b"access-control-allow-headers", wanted.encode("latin-1")),
+        (b"access-control-max-age", _PREFLIGHT_AGE_S),
+    ]
+    if headers.get("access-control-request-private-network") == "true":
+        answer.append((b"access-control-allow-private-network", b"true"))
+    return tuple(answer)
+
+
+# ---- Host
+
+
+def host_allowed(host: str, names: frozenset[str]) -> bool:
+    """An address cannot be rebound to another machine; a name can, so names must be known."""
+    if len(host) > _REMEMBERED_CHARS:
+        return _allowed(host, names)
+    return _allowed_before(host, names)
+
+
+def _allowed(host: str, names: frozenset[str]) -> bool:
+    name = host_name(host)
+    if name is None:
+        return False
+    return ANY in names or name in names or name == "localhost" or name.endswith(".localhost") or _address(name)
+
+
+_allowed_before: Final = lru_cache(maxsize=64)(_allowed)
+"""Nearly all clients come by the same few names, with every request. What strangers make up is dropped again."""
+_REMEMBERED_CHARS: Final = 128
+
+
+def host_name(host: str) -> str | None:
+    """The name or address in a Host header, in lower case; None when it is neither."""
+    if not host or any(c in host for c in " \t/@\\?#,"):
+        return None
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.hostname.rstrip(".") if parts.hostname else None
+
+
+def _address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def reachable_from_outside(host: str) -> bool:
+    try:
+        return not ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() != "localhost"
+
+
+# ---- Origin
+
+
+def _cors(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...]:
+    origin = headers.get("origin")
+    if origin is None:
+        # Pages can fetch images and scripts without an Origin; browsers then say where the page comes from.
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+            raise _foreign_page()
+        return ()
+    if origin.lower() == f"{scheme}://{headers.get('host', '')}".lower():
+        return ()  # our own page
+    if ANY not in access.origins and origin.lower().rstrip("/") not in access.origins:
+        raise _foreign_page()
+    return (
+        (b"access-control-allow-origin", origin.encode("latin-1")),
+        (b"access-control-expose-headers", b"*"),
+        (b"vary", b"origin"),
+    )
+
+
+def _foreign_page() -> GatewayError:
+    return GatewayError(
+        ErrorKind.FORBIDDEN,
+        "Web pages may not use this gateway.",
+        hint="If you trust this page, add its origin to `allowed_origins`.",
+        code="origin_not_allowed",
+    )
+
+
+# ---- key
+
+
+def new_key() -> str:
+    return KEY_PREFIX + secrets.token_urlsafe(32)
+
+
+def sent_keys(headers: Mapping[str, str]) -> tuple[str, ...]:
+    """Every key a request carries: SDKs of both APIs have a header of their own, and some send both."""
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    found = [headers[name].strip() for name in _KEY_HEADERS if name in headers]
+    if scheme.lower() == "bearer":
+        found.append(bearer.strip())
+    return tuple(key for key in found if key)
+
+
+def is_key(access: Access, key: str, named: Named | None = None) -> bool:
+    """True for a key of the gateway itself."""
+    digest = digest_of(key)
+    return bool(_match((*access.keys, *access.local), digest)) or digest in (named or {})
+
+
+def _caller(known: tuple[bytes, ...], named: Named, headers: Mapping[str, str], now: float) -> tuple[str, str]:
+    """Its name and whose its responses are."""
+    sent = sent_keys(headers)
+    old: NamedKey | None = None
+    for key in sent:
+        digest = digest_of(key)
+        if match := _match(known, digest):
+            return match.hex()[:12], match.hex()[:12]
+        if (found := named.get(digest)) is not None:
+            if not found.expired(now):
+                return found.name, found.id
+            old = found
+    if old is not None:
+        raise GatewayError(
+            ErrorKind.ACCESS_DENIED,
+            f"The key {old.name} has expired.",
+            hint=f"Whoever runs the gateway makes another one: caretway key revoke {old.name}, then caretway key new "
+            f"--name {old.name}.",
+            code="key_expired",
+        )
+    raise GatewayError(
+        ErrorKind.ACCESS_DENIED,
+        "The gateway's key is wrong." if sent else "This gateway requires a key.",
+        hint=OWN_KEY,
+    )
+
+
+def _match(known: tuple[bytes, ...], digest: bytes) -> bytes:
+    """The known digest, or nothing. Compares with all of them, in constant time: neither how much of a key is right nor
+    which one it is can be learnt from how long the answer takes. Of keys with a name there may be hundreds; they are
+    looked up by their digest, and nobody can make a key whose digest comes close to another one."""
+    match = b""
+    for candidate in known:
+        if hmac.compare_digest(digest, candidate):
+            match = candidate
+    return match

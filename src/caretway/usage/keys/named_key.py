@@ -1,0 +1,193 @@
+"""A named key as a value: its name, models it may use, expiry, budgets, workspace, whether it opens the page; what a
+name may be; making, renaming and revoking one; what it lets a request do; the file's format. Pure.
+
+A key has an id of its own, which stays when it is renamed: what it has spent is kept under it.
+"""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...core.errors import ErrorKind, GatewayError
+
+if TYPE_CHECKING:  # commands that only read keys do not import a turn
+    from ...core.request import TurnRequest
+    from ...core.turn import ModelInfo
+
+VERSION: Final = 1
+MAX_KEYS: Final = 1000
+MAX_WORDS: Final = 64
+"""How many models or budgets one key may name."""
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,39}")
+
+
+class NamedKey(Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=True):
+    id: str
+    name: str
+    digest: str
+    """SHA-256 of the key, in hexadecimal digits. The key itself is not kept."""
+    made_at: float
+    expires_at: float | None = None
+    models: tuple[str, ...] = ()
+    """Patterns such as `claude-*`; empty: all models."""
+    budgets: tuple[str, ...] = ()
+    """As they were typed: `runs=50/day`."""
+    workspace: str = ""
+    """The only directory in which its requests may work; empty: those of the settings."""
+    page: bool = False
+    """It opens the gateway's page, which shows what all keys do."""
+
+    def expired(self, now: float) -> bool:
+        return self.expires_at is not None and now >= self.expires_at
+
+    def may_use(self, model: str) -> bool:
+        """Cases do not matter: they do not in the names of models either."""
+        return not self.models or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in self.models)
+
+
+Keys = tuple[NamedKey, ...]
+
+
+class KeysFile(Struct, frozen=True):
+    version: int
+    keys: Keys = ()
+    serial: int = 0
+    """Of a cluster's keys: how often they were changed."""
+    revoked: tuple[str, ...] = ()
+    """In a gateway's copy of a cluster's keys: digests of those that were in it and are not any more."""
+
+
+def digest_of(key: str) -> bytes:
+    """What is kept of a key, and compared."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise _wrong(
+            "A key's name has 1 to 40 letters, digits or . _ @ -, and begins with a letter or digit.",
+            "Choose another name, such as opencode or ci.bot.",
+        )
+    return name
+
+
+def find(keys: Keys, name: str) -> NamedKey:
+    for key in keys:
+        if key.name.lower() == name.lower():
+            return key
+    known = ", ".join(sorted(key.name for key in keys)[:20]) or "there is none"
+    raise GatewayError(ErrorKind.NOT_FOUND, f"There is no key named {name[:40]}.", hint=f"Known names: {known}.")
+
+
+def added(
+    keys: Keys,
+    key: str,
+    name: str,
+    now: float,
+    *,
+    expires_at: float | None = None,
+    models: Sequence[str] = (),
+    budgets: Sequence[str] = (),
+    workspace: str = "",
+    page: bool = False,
+) -> Keys:
+    """With one more key. Raises GatewayError when there can be none of that name."""
+    _check_free(keys, check_name(name))
+    if len(keys) >= MAX_KEYS:
+        raise _wrong(f"There are {MAX_KEYS} keys already.", "Revoke those that nobody uses: caretway key list")
+    if len(models) > MAX_WORDS or len(budgets) > MAX_WORDS:
+        raise _wrong(f"A key names at most {MAX_WORDS} models and {MAX_WORDS} budgets.", "Use patterns: claude-*")
+    made = NamedKey(
+        id=f"k{secrets.token_hex(6)}",
+        name=name,
+        digest=digest_of(key).hex(),
+        made_at=now,
+        expires_at=expires_at,
+        models=tuple(models),
+        budgets=tuple(budgets),
+        workspace=workspace,
+        page=page,
+    )
+    return (*keys, made)
+
+
+def renamed(keys: Keys, old: str, new: str) -> Keys:
+    found = find(keys, old)
+    others = tuple(key for key in keys if key is not found)
+    _check_free(others, check_name(new))
+    return tuple(replace(key, name=new) if key is found else key for key in keys)
+
+
+def revoked(keys: Keys, name: str) -> Keys:
+    found = find(keys, name)
+    return tuple(key for key in keys if key is not found)
+
+
+def _check_free(keys: Keys, name: str) -> None:
+    if any(key.name.lower() == name.lower() for key in keys):
+        raise _wrong(f"There is a key named {name} already.", f"Revoke it first: caretway key revoke {name}")
+
+
+def dump(keys: Keys, serial: int = 0, revoked: tuple[str, ...] = ()) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(KeysFile(VERSION, keys, serial, revoked)), indent=1)
+
+
+def load(text: bytes) -> KeysFile:
+    """Raises ValueError when it is no such file, or one of a newer version."""
+    try:
+        read = msgspec.json.decode(text, type=KeysFile)
+        for key in read.keys:
+            if len(bytes.fromhex(key.digest)) != hashlib.sha256().digest_size:
+                raise ValueError("a digest has the wrong length")
+            if not _NAME.fullmatch(key.name):
+                raise ValueError(f"{key.name[:40]!r} is no name of a key")
+        for what in ("id", "name", "digest"):
+            if len({getattr(key, what).lower() for key in read.keys}) < len(read.keys):
+                raise ValueError(f"two keys have the same {what}")
+    except (msgspec.DecodeError, ValueError) as problem:
+        raise ValueError(f"it is no file of keys ({problem})") from None
+    if read.version != VERSION:
+        raise ValueError(f"it has version {read.version}, this program knows {VERSION}")
+    return read
+
+
+def _wrong(message: str, hint: str) -> GatewayError:
+    return GatewayError(ErrorKind.BAD_REQUEST, message, hint=hint)
+
+
+# ---- requests
+
+
+def restricted(key: NamedKey, asked: str, request: "TurnRequest") -> "TurnRequest":
+    """The request with the key's directory, and the next models of an alias that the key may use. A model may be used
+    when the one that is taken fits the key's patterns, or when the name that was asked for is on the key's list as it
+    is. `asked`: the model as the client named it; `request` has the one that is taken. Raises GatewayError."""
+    if not _may_use(key, asked, request.model):
+        raise GatewayError(
+            ErrorKind.FORBIDDEN,
+            f"The key {key.name} may not use the model {request.model}.",
+            hint=f"It may use: {', '.join(key.models)}. See /v1/models.",
+            param="model",
+            code="model_not_allowed",
+        )
+    if request.fallbacks:
+        allowed = [each for each in request.fallbacks if _may_use(key, asked, each.model)]
+        request = replace(request, fallbacks=tuple(allowed))
+    return replace(request, home=key.workspace) if key.workspace else request
+
+
+def visible(key: NamedKey, models: "Sequence[ModelInfo]") -> "list[ModelInfo]":
+    """Those of the list that the key may use."""
+    return [model for model in models if _may_use(key, model.id, model.stands_for or model.id)]
+
+
+def _may_use(key: NamedKey, asked: str, taken: str) -> bool:
+    listed = asked.lower() in (pattern.lower() for pattern in key.models)
+    return listed or key.may_use(taken)

@@ -1,0 +1,175 @@
+"""What tokens cost by public price lists: a dated table, which the user's own prices overrule; how old it is. A model
+without a row has no price: nothing is guessed. Pure.
+
+Dollars for a million tokens. Auto has no row: since 2026-08-24 it costs what the model costs that Cursor chose, and
+Cursor does not tell which. Long contexts and max mode have none either: their surcharges differ.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from typing import Final
+
+from msgspec import Struct
+
+from ...accounts.models.names import THOUGHT_IDS, window
+from ...core.events import Tokens
+
+SOURCE: Final = "cursor.com/docs/models-and-pricing"
+AS_OF: Final = date(2026, 9, 11)
+"""The date of the prices in the table."""
+STALE_DAYS: Final = 92
+LONG_CONTEXT: Final = 300_000
+"""Tokens of a window above which makers ask for more."""
+
+
+class Price(Struct, frozen=True):
+    input: float
+    cache_write: float
+    cache_read: float
+    output: float
+    own: bool = False
+    """By the user's settings."""
+
+
+FindPrice = Callable[[str], Price | None]
+"""Of a model with its parameters, if one is known."""
+PUBLISHED: Final[Mapping[str, Price]] = {
+    "composer-1.5": Price(3.5, 3.5, 0.35, 17.5),
+    "composer-2": Price(0.5, 0.5, 0.2, 2.5),
+    "composer-2-fast": Price(1.5, 1.5, 0.35, 7.5),
+    "composer-2.5": Price(0.5, 0.5, 0.2, 2.5),
+    "composer-2.5-fast": Price(3.0, 3.0, 0.5, 15.0),
+    "grok-4.5": Price(2.0, 2.0, 0.5, 6.0),
+    "grok-4.5-fast": Price(4.0, 4.0, 1.0, 12.0),
+    "grok-4.6": Price(2.0, 2.0, 0.5, 6.0),
+    "grok-4.6-fast": Price(4.0, 4.0, 1.0, 12.0),
+    "grok-code-fast-1": Price(0.2, 0.2, 0.02, 1.5),
+    "claude-4.5-sonnet": Price(3.0, 3.75, 0.3, 15.0),
+    "claude-4.5-haiku": Price(1.0, 1.25, 0.1, 5.0),
+    "claude-4.6-sonnet": Price(3.0, 3.75, 0.3, 15.0),
+    "claude-4.6-opus": Price(5.0, 6.25, 0.5, 25.0),
+    "claude-opus-4-7": Price(5.0, 6.25, 0.5, 25.0),
+    "claude-opus-4-7-fast": Price(30.0, 37.5, 3.0, 150.0),
+    "claude-opus-4-8": Price(5.0, 6.25, 0.5, 25.0),
+    "claude-opus-4-8-fast": Price(10.0, 12.5, 1.0, 50.0),
+    "claude-opus-5": Price(5.0, 6.25, 0.5, 25.0),
+    "claude-opus-5-5": Price(4.0, 5.0, 0.2, 20.0),
+    "claude-sonnet-5": Price(2.0, 2.5, 0.2, 10.0),
+    "claude-sonnet-5-5": Price(2.0, 2.5, 0.2, 10.0),
+    "claude-fable-5": Price(10.0, 12.5, 1.0, 50.0),
+    "claude-fable-5.1": Price(10.0, 12.5, 0.25, 50.0),
+    "gpt-5-mini": Price(0.25, 0.25, 0.025, 2.0),
+    "gpt-5.1": Price(1.25, 1.25, 0.125, 10.0),
+    "gpt-5.1-codex-max": Price(1.25, 1.25, 0.125, 10.0),
+    "gpt-5.1-codex-mini": Price(0.25, 0.25, 0.025, 2.0),
+    "gpt-5.2": Price(1.75, 1.75, 0.175, 14.0),
+    "gpt-5.2-codex": Price(1.75, 1.75, 0.175, 14.0),
+    "gpt-5.3-codex": Price(1.75, 1.75, 0.175, 14.0),
+    "gpt-5.4": Price(2.5, 2.5, 0.25, 15.0),
+    "gpt-5.4-mini": Price(0.75, 0.75, 0.075, 4.5),
+    "gpt-5.4-nano": Price(0.2, 0.2, 0.02, 1.25),
+    "gpt-5.5": Price(5.0, 5.0, 0.5, 30.0),
+    "gpt-5.6-luna": Price(0.2, 0.25, 0.02, 1.2),
+    "gpt-5.6-sol": Price(5.0, 6.25, 0.5, 30.0),
+    "gpt-5.6-terra": Price(2.0, 2.5, 0.2, 12.0),
+    "gpt-6-astra": Price(10.0, 10.0, 1.0, 50.0),
+    "gpt-6-luna": Price(0.1, 0.125, 0.01, 0.5),
+    "gpt-6-sol": Price(2.0, 2.5, 0.2, 10.0),
+    "gpt-6.1-sol": Price(2.0, 2.0, 0.1, 10.0),
+    "gemini-2.5-flash": Price(0.3, 0.3, 0.03, 2.5),
+    "gemini-3-flash": Price(0.5, 0.5, 0.05, 3.0),
+    "gemini-3.1-pro": Price(2.0, 2.0, 0.2, 12.0),
+    "gemini-3.5-flash": Price(1.5, 1.5, 0.15, 9.0),
+    "gemini-3.6-flash": Price(1.5, 1.5, 0.15, 7.5),
+    "gemini-3.7-flash": Price(0.75, 0.75, 0.075, 3.5),
+    "gemini-3.8-flash": Price(0.75, 0.75, 0.075, 3.5),
+    "glm-5.2": Price(1.4, 1.4, 0.26, 4.4),
+    "kimi-k2.7-code": Price(0.95, 0.95, 0.19, 4.0),
+    "kimi-k3": Price(3.0, 3.0, 0.3, 15.0),
+}
+"""Prices of these models as of AS_OF, from public lists; some are by the makers' lists. Where a list names no price for
+cache writes, they cost what input costs."""
+_SPELLINGS: Final[Mapping[str, str]] = {
+    "claude-haiku-4-5": "claude-4.5-haiku",
+    "claude-sonnet-4-6": "claude-4.6-sonnet",
+    "claude-4.7-opus": "claude-opus-4-7",
+    "claude-fable-5-1": "claude-fable-5.1",
+}
+_OFF: Final = frozenset({"false", "off", "none", "0"})
+
+
+class PriceList(Struct, frozen=True):
+    own: Mapping[str, Price]
+    """The user's, by model or by model and parameters; they win."""
+
+    def find(self, variant: str) -> Price | None:
+        """`composer-2.5@fast=true` -> its price, if there is one."""
+        if (price := self.own.get(variant)) is not None:
+            return price
+        name = priced_name(variant)
+        if name is None:
+            return self.own.get(variant.partition("@")[0])
+        return self.own.get(name) or PUBLISHED.get(_SPELLINGS.get(name, name))
+
+    def cents(self, variant: str, used: Tokens) -> float | None:
+        """What a run cost; None: its model has no price."""
+        price = self.find(variant)
+        if price is None:
+            return None
+        read, written = used.cache_read_tokens or 0, used.cache_write_tokens or 0
+        dollars = used.fresh * price.input + read * price.cache_read + written * price.cache_write
+        return (dollars + (used.output_tokens or 0) * price.output) / 10_000
+
+
+def priced_name(variant: str) -> str | None:
+    """The model as a price list has it: how much it thinks costs nothing of its own, speed does. None: parameters whose
+    price nobody has told."""
+    model, _, spelled = variant.partition("@")
+    fast = False
+    for part in filter(None, spelled.split(",")):
+        key, _, value = part.partition("=")
+        if key in THOUGHT_IDS:
+            continue
+        if key == "fast":
+            fast = value not in _OFF
+        elif key == "context" and (size := window(value)) is not None and size <= LONG_CONTEXT:
+            continue
+        elif value not in _OFF:
+            return None
+    base, _, suffix = model.rpartition("-") if "-" in model else ("", "", "")
+    plain = base if suffix == "fast" else model
+    return f"{_SPELLINGS.get(plain, plain)}{'-fast' if fast or suffix == 'fast' else ''}"
+
+
+def own_price(model: str) -> str:
+    """The table of the settings file that sets a price."""
+    key = model if re.fullmatch(r"[A-Za-z0-9_-]+", model) else json.dumps(model)
+    return f"[prices.{key}]"
+
+
+def age_days(now: float) -> int:
+    """`now`: unix seconds."""
+    return (datetime.fromtimestamp(now, UTC).date() - AS_OF).days
+
+
+def read_prices(table: Mapping[str, object]) -> Mapping[str, Price]:
+    """The user's own, as the settings have them. Raises ValueError with words for people."""
+    return {name: _price(name, row) for name, row in table.items()}
+
+
+def _price(name: str, row: object) -> Price:
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{name}: a table with `input` and `output` is wanted, dollars for a million tokens")
+    known = {"input", "output", "cache_read", "cache_write"}
+    if unknown := sorted(set(map(str, row)) - known):
+        raise ValueError(f"{name}: `{unknown[0]}` is no price; use {', '.join(sorted(known))}")
+    for kind, value in row.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e6:
+            raise ValueError(f"{name}: `{kind}` is a number of dollars, not {value!r}")
+    if missing := [kind for kind in ("input", "output") if kind not in row]:
+        raise ValueError(f"{name}: `{missing[0]}` is missing")
+    told = {str(kind): float(value) for kind, value in row.items() if isinstance(value, int | float)}
+    whole = told["input"]
+    return Price(whole, told.get("cache_write", whole), told.get("cache_read", whole), told["output"], own=True)

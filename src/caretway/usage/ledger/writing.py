@@ -1,0 +1,178 @@
+"""What a record becomes in the ledger: the rows of a response, of a run, of a refused request. No prompt and no
+answer is in them. Names that clients choose are bounded, and harmless on a terminal.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+from itertools import chain
+from typing import Final
+
+from ...core.events import RunUsage, Tokens, Usage
+from ...core.records import RefusedRequest, RunRecord, TurnRecord
+
+MAX_NAME: Final = 120
+"""Characters of a model's name. Clients choose it, also one that is none."""
+MAX_WORDS: Final = 32
+"""How many tools of a response are named."""
+LedgerRecord = TurnRecord | RunRecord | RefusedRequest
+REFUSED: Final = "refused"
+"""The session of a request that came to no response."""
+STAND_IN: Final = " (stand-in)"
+"""Follows the name of a backend that was sent to an address that is not Cursor's own."""
+_CALLED: Final = "key, client, dialect, backend, asked, model, variant, conversation"
+_TOKENS: Final = "input, cache_read, cache_write, output, reasoning"
+_RESPONSE_COLUMNS: Final = (
+    f"at, {_CALLED}, run, request_id, session, reason, outcome, error, stream, calls, {_TOKENS}, "
+    "estimated, held, first_ms, total_ms, called, recoveries"
+)
+_RUN_COLUMNS: Final = (
+    f"run, at, started_at, {_CALLED}, upstream, session, reason, outcome, error, responses, "
+    f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
+)
+_LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
+"""What a run that is told again may bring."""
+
+
+TOGETHER: Final = 32
+"""Rows of one statement. Each statement takes the interpreter from whoever has it, and most likely that is a stream."""
+NO_ROW: Final = (OverflowError, ValueError, sqlite3.DataError, sqlite3.IntegrityError)
+"""A record that no try will write."""
+_Row = tuple[object, ...]
+
+
+def _inserts(table: str, columns: str, after: str = "") -> tuple[str, str]:
+    """For one row, and for many."""
+    values = f"({', '.join('?' * len(columns.split(', ')))})"
+    begin = f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608 - these are our own columns
+    return f"{begin}{values}{after}", f"{begin}{', '.join([values] * TOGETHER)}{after}"
+
+
+_RESPONSES: Final = _inserts("responses", _RESPONSE_COLUMNS)
+_RUNS: Final = _inserts(
+    "runs",
+    _RUN_COLUMNS,
+    f" ON CONFLICT (run) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in _LATE.split(', '))}"
+    " WHERE excluded.reported",
+)
+_NONE: Final = Usage()
+_UNREPORTED: Final = RunUsage(steps=0)
+BY_CURSOR: Final = "cursor"
+"""The cents of a run are those that Cursor told with its end."""
+
+
+def write(connection: sqlite3.Connection, records: Iterable[LedgerRecord]) -> list[Exception]:
+    """Inside a transaction. Why some of them cannot be written; the others are."""
+    responses: list[_Row] = []
+    runs: list[_Row] = []
+    for record in records:
+        match record:
+            case TurnRecord():
+                responses.append(_response(record))
+            case RunRecord():
+                runs.append(_run(record))
+            case RefusedRequest():
+                responses.append(_refused(record))
+    return [*_write(connection, _RESPONSES, responses), *_write(connection, _RUNS, runs)]
+
+
+def _write(connection: sqlite3.Connection, statements: tuple[str, str], rows: list[_Row]) -> list[Exception]:
+    one, many = statements
+    problems: list[Exception] = []
+    for at in range(0, len(rows), TOGETHER):
+        some = rows[at : at + TOGETHER]
+        if len(some) == TOGETHER:
+            try:
+                connection.execute(many, list(chain.from_iterable(some)))
+                continue
+            except NO_ROW:  # all of them or none: one by one shows which
+                pass
+        for row in some:
+            try:
+                connection.execute(one, row)
+            except NO_ROW as odd:
+                problems.append(odd)
+    return problems
+
+
+def _response(record: TurnRecord) -> tuple[object, ...]:
+    usage, caller = record.usage or _NONE, record.caller
+    return (
+        record.started_at + record.total_ms / 1000,
+        caller.key,
+        caller.client,
+        record.dialect,
+        record.backend,
+        _name(record.asked),
+        _name(record.model),
+        _name(record.variant),
+        record.conversation,
+        record.run,
+        record.request_id,
+        record.session,
+        record.reason,
+        record.outcome,
+        record.error,
+        record.stream,
+        record.calls,
+        *_tokens(usage),
+        usage.estimated,
+        record.held,
+        record.first_event_ms,
+        record.total_ms,
+        _words([name for _, name in record.called]),
+        _words([f"{rung} ({cause})" for rung, cause in record.recoveries]),
+    )
+
+
+def _refused(record: RefusedRequest) -> tuple[object, ...]:
+    caller, code = record.caller, record.code or record.kind
+    model = _name(record.model)
+    names = (caller.key, caller.client, record.dialect, "", model, model, model, "", "")
+    told = (record.request_id, REFUSED, record.kind, record.kind, code, False, 0)
+    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0, "", "")
+
+
+def _run(record: RunRecord) -> tuple[object, ...]:
+    usage, origin = record.usage or _UNREPORTED, record.origin
+    return (
+        record.run,
+        record.ended_at,
+        record.started_at,
+        origin.caller.key,
+        origin.caller.client,
+        origin.dialect,
+        record.backend,
+        _name(origin.model),
+        _name(record.model),
+        _name(record.variant),
+        record.conversation,
+        record.upstream,
+        record.session,
+        record.reason,
+        record.outcome,
+        record.error,
+        record.responses,
+        record.usage is not None,
+        usage.complete,
+        usage.steps,
+        *_tokens(usage),
+        usage.cents,
+        usage.charged_cents,
+        BY_CURSOR if usage.cents is not None else "",
+    )
+
+
+def _tokens(usage: Tokens) -> tuple[int | None, ...]:
+    """In the order of `_TOKENS`."""
+    read, written = usage.cache_read_tokens, usage.cache_write_tokens
+    return usage.input_tokens, read, written, usage.output_tokens, usage.reasoning_tokens
+
+
+def _words(words: list[str]) -> str:
+    """Names of tools and the like, one in a line; the first of them."""
+    return "\n".join([_name(word) for word in words[:MAX_WORDS]]) if words else ""
+
+
+def _name(text: str) -> str:
+    short = text[:MAX_NAME]
+    return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)

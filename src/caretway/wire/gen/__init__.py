@@ -1,1 +1,0 @@
-"""Generated from ../proto by scripts/proto. Never edited; import through caretway.wire.messages."""

@@ -1,0 +1,25 @@
+"""A simulated Cursor: the other side of the wire, for trying the gateway without an account, for tests and for demos.
+
+Everything it says is made up and says so. It knows `wire` and nothing else of ours.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .server import Simulator
+    from .stats import Stats
+
+__all__ = ["Simulator", "Stats"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded on first use: the stand-in for cursor-agent is a program of its own and needs no server."""
+    if name == "Simulator":
+        from .server import Simulator
+
+        return Simulator
+    if name == "Stats":
+        from .stats import Stats
+
+        return Stats
+    raise AttributeError(f"module 'caretway_sim' has no attribute {name!r}")

@@ -1,0 +1,389 @@
+"""The cursor-agent stand-in's ACP mode: JSON-RPC over stdin and stdout, sessions, modes, prompts in a thread, cancel
+(or ignored), permission requests.
+
+A prompt runs in a thread of its own, so that a cancel and the answers to the agent's own questions can be read.
+"""
+
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import text_model
+from ..script import (
+    Drop,
+    Exec,
+    Fail,
+    Hang,
+    Mute,
+    Query,
+    Result,
+    Say,
+    ScriptStream,
+    Step,
+    Think,
+    ToolUse,
+    Wait,
+    has_script,
+)
+from .acp_session import Cancelled, RpcRefused, Session
+from .chats import Chats, StoredChat
+from .choices import Choices, Unknown
+from .mcp_client import ReachedServer, connected
+from .native_loop import Abandoned, follow
+from .print_mode import FOREVER_S, WORDS, Failed, pictures_seen, typed
+from .project import denied, instead
+from .tools import outcome, tool
+from .words import FAILURES, NO_MODEL, SIGNED_OUT, Faults, bad_model, read_faults
+
+
+class AcpServer:
+    def __init__(
+        self,
+        chats: Chats,
+        *,
+        signed_in: bool,
+        model: str,
+        force: bool,
+        home: str,
+        mcp: str,
+        prompted: Callable[[], None],
+    ) -> None:
+        """`home`: where approvals of MCP servers are kept. `mcp`: what it does with a session's servers: `used`,
+        `ignored`, calls `rejected`, or `old` (it says that it takes none)."""
+        self.chats = chats
+        self._home = home
+        self.mcp = mcp
+        self._prompted = prompted
+        self._signed_in = signed_in
+        self._model = model
+        self._picker = False
+        self.force = force
+        self._sessions: dict[str, Session] = {}
+        self._lock = threading.Lock()
+        self._ids = itertools.count(0)
+        self._answers: dict[int, tuple[threading.Event, list[Any]]] = {}
+        self._methods: dict[str, Callable[[Mapping[str, Any]], object]] = {
+            "initialize": self._initialize,
+            "authenticate": self._authenticate,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/set_mode": lambda params: self._set(params, "mode", params.get("modeId")),
+            "session/set_model": lambda params: self._set(params, "model", params.get("modelId")),
+            "session/set_config_option": lambda params: self._set(params, params.get("configId"), params.get("value")),
+        }
+
+    def serve(self) -> int:
+        for line in sys.stdin.buffer:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if "method" not in message:
+                self._answered(message)
+            elif "id" not in message:
+                self._notified(message["method"], message.get("params") or {})
+            elif message["method"] == "session/prompt":
+                thread = threading.Thread(target=self._prompt, args=(message["id"], message.get("params") or {}))
+                thread.daemon = True
+                thread.start()
+            else:
+                self._reply(message["id"], message["method"], message.get("params") or {})
+        return 0
+
+    # ---- messages
+
+    def _write(self, message: Mapping[str, Any]) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            while data:
+                data = data[os.write(1, data) :]
+
+    def _reply(self, number: object, method: str, params: Mapping[str, Any]) -> None:
+        handle = self._methods.get(method)
+        try:
+            if handle is None:
+                raise RpcRefused(-32601, f"Method not found: {method}")
+            self._write({"id": number, "result": handle(params)})
+        except RpcRefused as refused:
+            self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
+
+    def ask(self, session: Session, method: str, params: Mapping[str, Any]) -> Any:
+        """A request of the agent's own; it waits for the answer as long as it takes, or for a cancel."""
+        number = next(self._ids)
+        done, answer = self._answers[number] = threading.Event(), []
+        self._write({"id": number, "method": method, "params": params})
+        while not done.wait(0.02):
+            if session.cancelled.is_set():
+                raise Cancelled
+        return answer[0]
+
+    def _answered(self, message: Mapping[str, Any]) -> None:
+        waiting = self._answers.pop(message.get("id", -1), None)
+        if waiting is not None:
+            waiting[1].append(message.get("result"))
+            waiting[0].set()
+
+    def _notified(self, method: str, params: Mapping[str, Any]) -> None:
+        session = self._sessions.get(str(params.get("sessionId")))
+        if method == "session/cancel" and session is not None:
+            session.cancelled.set()
+
+    def update(self, session: Session, kind: str, /, **more: Any) -> None:
+        update = {"sessionUpdate": kind, **more}
+        self._write({"method": "session/update", "params": {"sessionId": session.chat.id, "update": update}})
+
+    # ---- methods
+
+    def _initialize(self, params: Mapping[str, Any]) -> object:
+        meta = (params.get("clientCapabilities") or {}).get("_meta") or {}
+        self._picker = meta.get("parameterizedModelPicker") is True
+        return {
+            "protocolVersion": 1,
+            "agentCapabilities": {
+                "loadSession": True,
+                "mcpCapabilities": {"http": self.mcp != "old", "sse": self.mcp != "old"},
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
+                "sessionCapabilities": {"list": {}, **({} if self.mcp == "old" else {"resume": {}})},
+            },
+            "authMethods": [{"id": "cursor_login", "name": "Cursor login", "description": "Simulated"}],
+        }
+
+    def _authenticate(self, params: Mapping[str, Any]) -> object:
+        if not self._signed_in:
+            raise RpcRefused(-32000, SIGNED_OUT)
+        return {}
+
+    def _session(self, params: Mapping[str, Any]) -> Session:
+        session = self._sessions.get(str(params.get("sessionId")))
+        if session is None:
+            raise RpcRefused(-32602, "Session not found")
+        return session
+
+    def _new(self, params: Mapping[str, Any]) -> object:
+        if not self._signed_in:
+            raise RpcRefused(-32000, SIGNED_OUT)
+        session = self._opened(self.chats.new(), params)
+        return {"sessionId": session.chat.id, **session.choices.about()}
+
+    def _load(self, params: Mapping[str, Any]) -> object:
+        session = self._found(params)
+        for role, text in session.chat.blocks:
+            kind = "agent_message_chunk" if role == "assistant" else "user_message_chunk"
+            self.update(session, kind, content={"type": "text", "text": text})
+        return session.choices.about()
+
+    def _resume(self, params: Mapping[str, Any]) -> object:
+        """Without its history: the client has it."""
+        return self._found(params).choices.about()
+
+    def _found(self, params: Mapping[str, Any]) -> Session:
+        chat = self.chats.find(str(params.get("sessionId")))
+        if chat is None:
+            raise RpcRefused(-32602, "Session not found")
+        return self._opened(chat, params)
+
+    def _opened(self, chat: StoredChat, params: Mapping[str, Any]) -> Session:
+        session = self._sessions[chat.id] = Session(chat, Choices(self._picker).start(self._model))
+        self._connect(session, params)
+        return session
+
+    def _list(self, params: Mapping[str, Any]) -> object:
+        known = ((session.chat.id, session.cwd) for session in self._sessions.values() if session.chat.blocks)
+        wanted = params.get("cwd")
+        return {"sessions": [{"sessionId": one, "cwd": cwd} for one, cwd in known if wanted in (None, cwd)]}
+
+    def _connect(self, session: Session, params: Mapping[str, Any]) -> None:
+        session.cwd = str(params.get("cwd") or "")
+        if self.mcp in ("used", "rejected"):
+            session.servers = connected(self._home, session.cwd, params.get("mcpServers") or ())
+
+    def _set(self, params: Mapping[str, Any], key: object, value: object) -> object:
+        choices = self._session(params).choices
+        try:
+            choices.choose(str(key), str(value))
+        except Unknown as unknown:
+            raise RpcRefused(-32602, str(unknown)) from unknown
+        return {"configOptions": choices.config()}
+
+    # ---- prompts
+
+    def _prompt(self, number: object, params: Mapping[str, Any]) -> None:
+        try:
+            session = self._session(params)
+            session.cancelled.clear()
+            self._prompted()
+            self._write({"id": number, "result": {"stopReason": self._turn(session, params.get("prompt") or [])}})
+        except RpcRefused as refused:
+            self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
+        except Failed as failed:
+            error = {"code": -32603, "message": "Internal error", "data": {"details": str(failed)}}
+            self._write({"id": number, "error": error})
+        except BrokenPipeError:  # the parent is gone
+            os._exit(1)
+
+    def _turn(self, session: Session, blocks: Sequence[Mapping[str, Any]]) -> str:
+        prompt = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
+        pictures = sum(block.get("type") == "image" for block in blocks)
+        new = text_model.split(prompt)
+        faults = read_faults(new)
+        if session.choices.model == NO_MODEL:
+            raise Failed(bad_model(session.choices.model))
+        if faults.has("error"):
+            raise Failed(FAILURES.get(faults.text("error"), faults.text("error")))
+        if faults.has("close-stdout"):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if faults.has("leave"):
+            os._exit(0)
+        if faults.has("notice"):
+            with self._lock:
+                os.write(1, faults.text("notice").encode() + b"\n")
+        thinks = session.choices.model == "sim-think"
+        said: list[str] = []
+        doing = _Doing(self, session, faults, prompt, said)
+        try:
+            if faults.has("choices"):
+                doing.say(session.choices.told)
+            if pictures and (faults.has("pictures") or not has_script(prompt)):
+                doing.say(pictures_seen(pictures))
+            if session.servers:
+                follow(doing, [*typed(session.chat.blocks), *new], thinks=thinks)
+            else:
+                for step in text_model.answer([*typed(session.chat.blocks), *new], thinks=thinks):
+                    doing.step(step)
+        except (Cancelled, Abandoned):
+            if not faults.has("ignore-cancel"):
+                return "cancelled"
+            time.sleep(FOREVER_S)
+        session.chat.blocks = [*session.chat.blocks, *new, *doing.earlier, ("assistant", "".join(said))]
+        self.chats.save(session.chat)
+        return faults.text("stop-reason") or "end_turn"
+
+
+@dataclass(slots=True)
+class _Doing:
+    server: AcpServer
+    session: Session
+    faults: Faults
+    prompt: str
+    said: list[str]
+    results: list[str] = field(default_factory=list)
+    calls: int = 0
+    earlier: list[tuple[str, str]] = field(default_factory=list)
+    """Steps of this prompt that are over, as they are kept."""
+
+    @property
+    def servers(self) -> Sequence[ReachedServer]:
+        return self.session.servers
+
+    @property
+    def cwd(self) -> str:
+        return self.session.cwd
+
+    @property
+    def force(self) -> bool:
+        return self.server.force
+
+    @property
+    def rejects(self) -> bool:
+        return self.server.mcp == "rejected"
+
+    @property
+    def cancelled(self) -> bool:
+        return self.session.cancelled.is_set()
+
+    def tell(self, kind: str, /, **more: Any) -> None:
+        self.server.update(self.session, kind, **more)
+
+    def say(self, text: str) -> None:
+        self._pause(self.faults.number("slow", 0.0))
+        self.said.append(text)
+        self._chunk("agent_message_chunk", text)
+
+    def _chunk(self, kind: str, text: str) -> None:
+        self.server.update(self.session, kind, content={"type": "text", "text": text})
+
+    def _pause(self, milliseconds: float) -> None:
+        if self.faults.has("ignore-cancel"):
+            time.sleep(milliseconds / 1000)
+            return
+        if self.session.cancelled.wait(milliseconds / 1000) if milliseconds else self.session.cancelled.is_set():
+            raise Cancelled
+
+    def step(self, step: Step) -> ToolUse | None:
+        """What the model calls in place of a tool of its own that was rejected, if it was told to."""
+        match step:
+            case Say(text):
+                for word in WORDS.findall(text):
+                    self.say(word)
+            case ScriptStream():
+                for index in range(step.count):
+                    self.say(step.delta(index))
+                    self._pause(step.delay_ms)
+            case Think(text):
+                for word in WORDS.findall(text):
+                    self._chunk("agent_thought_chunk", word)
+            case Wait(delay_ms):
+                self._pause(delay_ms)
+            case Exec(kind, args):
+                if not self._exec(kind, args):
+                    return instead(step, self.cwd, self.servers)
+            case Query(kind, _):
+                self._query(kind)
+            case Result():
+                self.say("\n".join(self.results))
+            case Fail(code):
+                raise Failed(FAILURES[code])
+            case Drop(times):
+                if self.server.chats.attempts(self.prompt) <= times:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            case Hang():
+                while True:
+                    self.server.update(self.session, "session_info_update")
+                    self._pause(1000)
+            case Mute():
+                self._pause(FOREVER_S * 1000)
+            case _:
+                pass
+        return None
+
+    def _exec(self, kind: str, args: Mapping[str, Any]) -> bool:
+        """False: it was not let."""
+        own = tool(kind)
+        self.calls += 1
+        call = f"call_{self.calls}"
+        about = {"toolCallId": call, "title": f"{kind} {next(iter(args.values()), '')}".strip(), "kind": own.kind}
+        self.server.update(self.session, "tool_call", **about, status="pending", rawInput=dict(args))
+        self._pause(self.faults.number("slow-tool", 0.0))
+        if own.gated and self.session.choices.mode != "agent":
+            self.results, status = [f"rejected: not allowed in {self.session.choices.mode} mode"], "failed"
+        elif denied(self.cwd, own.kind):
+            self.results, status = ["rejected: a rule of the project denies it"], "failed"
+        elif own.gated and not self.server.force and not self._allowed(about):
+            self.results, status = ["rejected by the client"], "failed"
+        else:
+            self.results, status = [outcome(kind, args)[1]], "completed"
+        self.server.update(self.session, "tool_call_update", toolCallId=call, status=status)
+        return status == "completed"
+
+    def _allowed(self, about: Mapping[str, Any]) -> bool:
+        options = [
+            {"optionId": name.replace("_", "-"), "name": name, "kind": name}
+            for name in ("allow_once", "allow_always", "reject_once")
+        ]
+        params = {"sessionId": self.session.chat.id, "toolCall": about, "options": options}
+        answer = self.server.ask(self.session, "session/request_permission", params) or {}
+        return str(answer.get("outcome", {}).get("optionId", "")).startswith("allow")
+
+    def _query(self, kind: str) -> None:
+        params = {"sessionId": self.session.chat.id, "title": kind, "questions": []}
+        answer = self.server.ask(self.session, f"cursor/{kind}", params)
+        self.results = [f"answered: {json.dumps(answer, sort_keys=True)}"]

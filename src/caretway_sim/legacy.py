@@ -1,0 +1,143 @@
+"""The simulator's legacy chat call (StreamChat): plain text in, a stream of text out, with the script's drops, hangs
+and failures; no heartbeats.
+
+The text model decides what is said; here it is put on the wire. Nothing is remembered between two calls.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from caretway.cursor.wire.envelope import EnvelopeError, EnvelopeReader, pack
+from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.messages import ai
+from caretway.processes.tasks import spawn
+
+from . import faults, models, text_model, updates
+from .exchange import SimExchange
+from .model_input import Role
+from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, ScriptStream, Wait
+from .shared import Shared
+from .tokens import estimate
+
+log = logging.getLogger(__name__)
+
+DROP_PAUSE_S: Final = 0.05
+"""Before a scripted cut: a reset may overtake what the client has not read yet."""
+_PIECES_PER_TURN: Final = 64
+_ROLES: Final[dict[int, Role]] = {
+    ai.StreamChatRequest.ROLE_USER: "user",
+    ai.StreamChatRequest.ROLE_ASSISTANT: "assistant",
+    ai.StreamChatRequest.ROLE_SYSTEM: "system",
+}
+
+
+class BadChat(ValueError):
+    """A request that is no chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyPrompt:
+    conversation: str
+    model: str
+    blocks: tuple[tuple[Role, str], ...]
+
+
+def read_chat(body: bytes) -> LegacyPrompt:
+    try:
+        frames = EnvelopeReader(len(body)).feed(body)
+        request = ai.StreamChatRequest.FromString(frames[0]) if frames else ai.StreamChatRequest()
+    except (EnvelopeError, DecodeError) as wrong:
+        raise BadChat(f"the StreamChat request is not readable: {wrong}") from wrong
+    if not request.messages:
+        raise BadChat("a chat needs at least one message")
+    blocks = [(_ROLES.get(message.role, "user"), message.content) for message in request.messages]
+    if request.instructions.instruction:
+        blocks.insert(0, ("system", request.instructions.instruction))
+    return LegacyPrompt(request.conversation_id, request.model.name, tuple(blocks))
+
+
+class _Refused(Exception):
+    def __init__(self, error: ConnectError) -> None:
+        super().__init__(error.code)
+        self.error = error
+
+
+class _Cut(Exception):
+    """The script cuts the connection here."""
+
+
+class LegacyRun:
+    def __init__(self, shared: Shared, exchange: SimExchange, asked: LegacyPrompt) -> None:
+        self._shared = shared
+        self._exchange = exchange
+        self._asked = asked
+        self._loop = asyncio.get_running_loop()
+        self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated chat {asked.conversation}")
+
+    def stop(self) -> None:
+        """Nobody listens any more."""
+        self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
+
+    async def _live(self) -> None:
+        error: ConnectError | None = None
+        self._shared.stats.chats_opened += 1
+        try:
+            await self._play()
+        except _Refused as refused:
+            error = refused.error
+        except _Cut:
+            self._exchange.cut()
+            return
+        except Exception:  # the edge of the chat: a fault of ours must not leave the client waiting
+            log.exception("the simulated chat %s failed", self._asked.conversation)
+            error = faults.SCRIPTED["internal"]
+        self._exchange.write(updates.end(error))
+        self._exchange.finish()
+
+    async def _play(self) -> None:
+        stats = self._shared.stats
+        stats.tokens_in_uncached += sum(estimate(text) for _, text in self._asked.blocks)
+        steps = text_model.answer(self._asked.blocks, thinks=models.thinks(self._asked.model))
+        for place, step in enumerate(steps):
+            match step:
+                case Say(text):
+                    await self._say(updates.words(text))
+                case ScriptStream():
+                    await self._say((step.delta(index) for index in range(step.count)), step.delay_ms / 1000)
+                case Fail(code):
+                    raise _Refused(faults.SCRIPTED[code])
+                case Drop(times):
+                    if self._shared.drops.due(self._key(), 0, place, times):
+                        await asyncio.sleep(DROP_PAUSE_S)
+                        raise _Cut
+                case Hang() | Mute():
+                    await asyncio.Event().wait()
+                case Wait(delay_ms):
+                    await asyncio.sleep(delay_ms / 1000)
+                case Exec(kind) | Query(kind):
+                    await self._say([f"[sim: {kind} is not part of this wire]\n"])
+                case _:
+                    pass  # thinking that nobody asked for has no place on this wire
+
+    async def _say(self, pieces: Iterable[str], delay: float = 0.0) -> None:
+        exchange = self._exchange
+        for number, piece in enumerate(pieces, 1):
+            self._shared.stats.tokens_out += estimate(piece)
+            exchange.write(pack(ai.StreamChatResponse(msg=piece).SerializeToString()))
+            if delay:
+                await asyncio.sleep(delay)
+            if exchange.congested:
+                await exchange.drained()
+            elif number % _PIECES_PER_TURN == 0:
+                await asyncio.sleep(0)  # other streams want their turn
+
+    def _key(self) -> str:
+        """The same for every attempt at one answer: trigger and ids of the attempts differ, the user's words do not."""
+        said = "\0".join(text for role, text in self._asked.blocks if role == "user")
+        return f"{self._asked.conversation}/{hashlib.sha256(said.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -1,0 +1,241 @@
+"""Acts out the simulated model's calls: arguments in pieces, gaps between siblings, asked at once or one after the
+other, a checkpoint before the result, approval probes, queries.
+
+Each is shown as it is written, asked as an exec or a query, and waited for; its result is taken down in the minutes.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from caretway.cursor.wire.messages import pb
+
+from . import brain, execs, queries, updates
+from .call_ids import CallIds, Ids
+from .exchange import SimExchange
+from .manners import Manners
+from .meter import Meter
+from .minutes import Minutes
+from .model_input import InputCall, InputResult, Tool, find
+from .pending import Pending
+from .script import ToolUse
+from .tokens import estimate
+from .voice import Voice
+
+_ARGS_PIECES: Final = 3
+
+
+class Left(Exception):
+    """The script ends the stream here, properly and without `turn_ended`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """One tool call on its way: what was asked, and the answer that is awaited."""
+
+    ids: CallIds
+    call: InputCall
+    request: pb.ExecServerMessage
+    args: pb.McpArgs | None
+    outcome: asyncio.Future[execs.ExecOutcome]
+
+    def shown(self, outcome: execs.ExecOutcome | None) -> pb.ToolCall | None:
+        if self.args is not None:
+            return execs.shown_mcp(self.args, self.ids.inner, outcome)
+        return execs.shown_exec(self.request, self.ids.inner, outcome)
+
+
+_Answered = tuple[execs.ExecOutcome, pb.ToolCall | None]
+"""What came back for a call, and the call as it is shown then."""
+
+
+@dataclass(slots=True)
+class Given:
+    """What the last calls gave, how many results came in this turn, and all that came in this run."""
+
+    results: tuple[str, ...] = ()
+    new: int = 0
+    told: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CallPlayer:
+    manners: Manners
+    exchange: SimExchange
+    pending: Pending
+    tools: tuple[Tool, ...]
+    ids: Ids
+    meter: Meter
+    voice: Voice
+    minutes: Minutes
+    next_query: int
+    given: Given = field(default_factory=Given)
+    stalls: bool = False
+    """The results of the next call are stored, and then nothing follows."""
+    abandons: bool = False
+    """The next call is made, and nobody waits for its results."""
+
+    async def call(self, uses: Sequence[ToolUse], before: tuple[str, ...] = ()) -> None:
+        offered = [(use, tool) for use in uses if (tool := find(self.tools, use.name))]
+        self.voice.close_thought()
+        model_call = self.ids.new("model")
+        written: list[tuple[CallIds, InputCall, pb.McpArgs]] = []
+        made: list[_Made] = []
+        for index, (use, tool) in enumerate(offered):
+            if index and (gap := gap_before(self.manners, index)):
+                await self._gap(gap)
+            written.append(self._write(use, tool, model_call))
+            if not self.manners.lists_calls and not self.manners.asks_in_turn:
+                made.append(self._ask(*written[-1]))
+        if self.manners.lists_calls and len(written) > 1:
+            self.exchange.write(updates.calls_listed(len(written)))
+        for one in written[len(made) :]:
+            made.append(self._ask(*one))
+            if self.manners.asks_in_turn:
+                await asyncio.wait([made[-1].outcome])
+        self.given.results = ()
+        if made:
+            await self._settle(made, model_call)
+        self.given.results = before + self.given.results
+        for use in uses:
+            if find(self.tools, use.name) is None:
+                await self.voice.say(brain.not_offered(use.name))
+
+    def _write(self, use: ToolUse, tool: Tool, model_call: str) -> tuple[CallIds, InputCall, pb.McpArgs]:
+        """Show a call that is being written, up to its last argument."""
+        ids = self.ids.call()
+        args = execs.mcp_args(tool, use, ids.inner)
+        text = msgspec.json.encode(use.args).decode()
+        self.meter.said(estimate(use.name) + estimate(text))
+        empty = pb.McpArgs()
+        empty.CopyFrom(args)
+        empty.args.clear()
+        self.exchange.write(updates.call_started(ids.envelope, execs.shown_mcp(args, ids.inner), model_call))
+        for told in told_arguments(text, _ARGS_PIECES, self.manners):
+            partial = execs.shown_mcp(empty, ids.inner)
+            self.exchange.write(updates.partial_call(ids.envelope, partial, told, model_call))
+        return ids, InputCall(ids.inner, tool.shown, text), args
+
+    def _ask(self, ids: CallIds, call: InputCall, args: pb.McpArgs) -> _Made:
+        request = pb.ExecServerMessage(mcp_args=args)
+        return _Made(ids, call, request, args, self.pending.execute(request, self.ids.new("exec")))
+
+    async def _gap(self, delay_ms: int) -> None:
+        """The model writes its next call."""
+        if self.manners.tokens_in_gaps:
+            await self.voice.ponder(delay_ms, reasoning=False)
+        else:
+            await asyncio.sleep(delay_ms / 1000)
+
+    async def exec(self, kind: str, args: dict[str, object]) -> None:
+        ids, model_call = self.ids.call(), self.ids.new("model")
+        if kind == "write_shell_stdin" and "shell_id" not in args:
+            args = args | {"shell_id": execs.started_shell(self.given.results)}
+        try:
+            request = execs.request(kind, args, ids.inner)
+        except execs.BadArguments as wrong:
+            await self.voice.say(f"[sim: {wrong}]")
+            return
+        self.voice.close_thought()
+        text = msgspec.json.encode(args).decode()
+        self.meter.said(estimate(kind) + estimate(text))
+        shown = execs.shown_exec(request, ids.inner)
+        if shown is not None:
+            self.exchange.write(updates.call_started(ids.envelope, shown, model_call))
+            self.exchange.write(updates.partial_call(ids.envelope, shown, text, model_call))
+        outcome = self.pending.execute(request, self.ids.new("exec"))
+        await self._settle([_Made(ids, InputCall(ids.inner, kind, text), request, None, outcome)], model_call)
+
+    async def probe(self, use: ToolUse) -> None:
+        """Ask whether a call would be approved. Nothing is to be run for it, and nothing of it is kept."""
+        tool = find(self.tools, use.name)
+        if tool is None:
+            await self.voice.say(brain.not_offered(use.name))
+            return
+        args = execs.mcp_args(tool, use, self.ids.call().inner)
+        args.smart_mode_approval_only = True
+        outcome = await self.pending.execute(pb.ExecServerMessage(mcp_args=args), self.ids.new("exec"))
+        self.given.results = (outcome.text(),)
+
+    async def _settle(self, made: Sequence[_Made], model_call: str) -> None:
+        """Wait for every result, show each as it comes, then record the calls in the order in which they were made."""
+
+        async def one(call: _Made) -> _Answered:
+            outcome = await call.outcome
+            shown = call.shown(outcome)
+            if shown is not None:
+                self.exchange.write(updates.call_completed(call.ids.envelope, shown, model_call))
+            return outcome, shown
+
+        if self.abandons:
+            raise Left
+        settled = asyncio.gather(*[one(call) for call in made])
+        settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # a run that is over asks no more
+        try:
+            calls = await self._checkpoint_at([call.call for call in made], settled)
+            answered = await settled
+        finally:
+            settled.cancel()
+        results = [
+            InputResult(call.call.call_id, call.call.name, outcome.text(), outcome.is_error())
+            for call, (outcome, _) in zip(made, answered, strict=True)
+        ]
+        if self.stalls:
+            await self.minutes.keep(results)
+            await asyncio.Event().wait()
+        await self._record(calls, results, [shown for _, shown in answered if shown is not None])
+
+    async def _checkpoint_at(
+        self, calls: list[InputCall], settled: "asyncio.Future[list[_Answered]]"
+    ) -> list[InputCall]:
+        """Some time after the last call a checkpoint has it, without its result. Gives the calls that are not recorded
+        yet."""
+        delay = self.manners.checkpoint_after_call_ms
+        if delay is None:
+            return calls
+        done, _ = await asyncio.wait([settled], timeout=delay / 1000)
+        if done:
+            return calls
+        await self.minutes.record(calls)
+        return []
+
+    async def query(self, kind: str, args: dict[str, object]) -> None:
+        ids = self.ids.call()
+        try:
+            query = queries.request(kind, args, self.next_query, ids.inner)
+        except execs.BadArguments as wrong:
+            await self.voice.say(f"[sim: {wrong}]")
+            return
+        self.voice.close_thought()
+        self.next_query += 1
+        text = queries.text(await self.pending.ask(query))
+        call = InputCall(ids.inner, kind, msgspec.json.encode(args).decode())
+        await self._record([call], [InputResult(ids.inner, kind, text, not queries.agreed(text))], [])
+
+    async def _record(
+        self, calls: Sequence[InputCall], results: Sequence[InputResult], shown: Sequence[pb.ToolCall]
+    ) -> None:
+        await self.minutes.record(calls, results, shown)
+        self.given.results = tuple(result.text for result in results)
+        self.given.new += len(results)
+        self.given.told.extend(self.given.results)
+        self.voice.joins = False
+        self.meter.model_call()  # the model reads the results: one more call, most of it cached
+
+
+def gap_before(manners: Manners, index: int) -> int:
+    """Milliseconds before the call with this index of a step."""
+    gaps = manners.sibling_gaps_ms
+    return gaps[(index - 1) % len(gaps)] if gaps else 0
+
+
+def told_arguments(text: str, pieces: int, manners: Manners) -> list[str]:
+    """Arguments as they are told: each time all of the text so far, or each time what is new."""
+    size = max(1, -(-len(text) // pieces))
+    starts = range(0, len(text), size)
+    if manners.argument_text == "pieces":
+        return [text[start : start + size] for start in starts]
+    return [text[: start + size] for start in starts]

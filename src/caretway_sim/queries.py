@@ -1,0 +1,86 @@
+"""Simulated interaction queries (web search, questions, plans ...): built by kind, newer kinds by field number, and how
+an answer reads as text. Tables; pure."""
+
+from typing import Any, Final
+
+from google.protobuf import json_format
+
+from caretway.cursor.wire.messages import pb
+
+from . import raw_fields
+from .execs import BadArguments
+
+_FIELDS: Final = {
+    "web_search": ("web_search_request_query", {"search_term": "simulated search"}),
+    "ask_question": ("ask_question_interaction_query", {"title": "A simulated question"}),
+    "switch_mode": ("switch_mode_request_query", {"target_mode_id": "agent"}),
+    "create_plan": ("create_plan_request_query", {"name": "Simulated plan", "plan": "1. Answer."}),
+    "web_fetch": ("web_fetch_request_query", {"url": "https://example.invalid/"}),
+}
+
+
+_NEWER: Final = {
+    "setup_vm": (8, {1: "success"}),
+    "pull_request": (10, {3: "rejected"}),
+    "mcp_auth": (11, {2: "rejected"}),
+    "generate_image": (12, {2: "rejected"}),
+    "kind_13": (13, {2: "failure"}),
+    "connect_scm": (14, {2: "rejected"}),
+}
+"""Read without our schema, so that a mistake in it shows: their field, and what the fields of a typed answer mean."""
+_ANSWERS: Final = dict(_NEWER.values())
+_ID: Final = 1
+
+
+def request(kind: str, args: dict[str, Any], number: int, call_id: str) -> pb.InteractionQuery:
+    if kind in _NEWER:
+        if args:
+            raise BadArguments(f"the query {kind} takes no arguments")
+        return pb.InteractionQuery.FromString(raw_fields.number(_ID, number) + raw_fields.message(_NEWER[kind][0]))
+    field, defaults = _FIELDS[kind]
+    message = pb.InteractionQuery(id=number)
+    inner = getattr(message, field)
+    try:
+        json_format.ParseDict({**defaults, **args}, inner.args)
+    except json_format.ParseError as wrong:
+        raise BadArguments(str(wrong)) from wrong
+    carrier = inner if "tool_call_id" in inner.DESCRIPTOR.fields_by_name else inner.args
+    carrier.tool_call_id = carrier.tool_call_id or call_id
+    return message
+
+
+def text(response: pb.InteractionResponse) -> str:
+    """`approved`, `rejected: REASON`, `error: ...` or `success`."""
+    kind = response.WhichOneof("result")
+    if kind is None or response.DESCRIPTOR.fields_by_name[kind].number in _ANSWERS:
+        return _newer_text(response.SerializeToString())
+    answer = getattr(response, kind)
+    if kind in ("ask_question_interaction_response", "create_plan_request_response"):
+        answer = answer.result
+    which = answer.WhichOneof("result")
+    if which is None:
+        return "error: the answer is empty"
+    value = getattr(answer, which)
+    match which:
+        case "rejected":
+            return f"rejected: {value.reason}"
+        case "error":
+            return f"error: {value.error_message if hasattr(value, 'error_message') else value.error}"
+        case other:
+            return str(other)
+
+
+def agreed(text: str) -> bool:
+    return text.startswith(("approved", "success"))
+
+
+def _newer_text(response: bytes) -> str:
+    """The answer to one of the newer kinds."""
+    for field, meanings in _ANSWERS.items():
+        answer = raw_fields.embedded(response, field)
+        for number, meaning in meanings.items() if answer is not None else ():
+            value = raw_fields.embedded(answer or b"", number)
+            if value is not None:
+                reason = (raw_fields.embedded(value, 1) or b"").decode("utf-8", "replace")
+                return meaning if meaning == "success" else f"{meaning}: {reason}"
+    return "error: the answer is empty"

@@ -1,0 +1,257 @@
+"""One renewal for everybody, in time; a failure is no outage while the token lives; for good means 401 and a hint."""
+
+import asyncio
+
+import pytest
+
+from caretway.accounts.account import DEAD_S, Account
+from caretway.accounts.renewal import EXCHANGE, WAYS
+from caretway.accounts.tokens import RETRY_S, FixedToken, NoToken, OwnShelf, RenewedToken, exchanged_key
+from caretway.core.errors import ErrorKind, GatewayError
+from caretway.processes.tasks import spawn
+from unit.accounts.desk import SignInDesk, jwt
+
+
+@pytest.fixture
+def desk() -> SignInDesk:
+    return SignInDesk()
+
+
+def key_of(desk: SignInDesk) -> RenewedToken:
+    return exchanged_key("key", desk.call, desk.clock)
+
+
+def login_of(desk: SignInDesk, shelf: OwnShelf | None = None) -> RenewedToken:
+    token = jwt(iat=desk.now, exp=desk.now + desk.life)
+    kept = shelf or OwnShelf(Account(token, "refresh-0", received_at=desk.now))
+    return RenewedToken(kept, desk.call, desk.clock)
+
+
+async def failure(source: RenewedToken, refused: str = "") -> GatewayError:
+    with pytest.raises(GatewayError) as failed:
+        await source.token(refused=refused)
+    return failed.value
+
+
+async def test_one_exchange_for_many_and_again_before_the_end(desk: SignInDesk) -> None:
+    key = key_of(desk)
+    tokens = await asyncio.gather(*(key.token() for _ in range(20)))
+    assert len(set(tokens)) == 1 and desk.asked == [(EXCHANGE, "key")]
+    desk.now += 3600 - 301
+    assert await key.token() == tokens[0]
+    desk.now += 2
+    assert await key.token() != tokens[0]
+    assert desk.asked == [(EXCHANGE, "key")] * 2, "a key stays the better credential than what it was exchanged for"
+
+
+@pytest.mark.parametrize("skew", [-86400.0, 86400.0])
+async def test_a_clock_that_is_a_day_wrong_renews_no_oftener(desk: SignInDesk, skew: float) -> None:
+    desk.skew = skew
+    key = key_of(desk)
+    for _ in range(60):
+        await key.token()
+        desk.now += 60
+    assert len(desk.asked) == 2
+
+
+async def test_a_kept_token_is_used_as_long_as_it_lives(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    await login.token()
+    assert desk.asked == []
+    desk.now += 3600
+    await login.token()
+    desk.now += 3600
+    await login.token()
+    assert desk.asked == [(EXCHANGE, "refresh-0"), (EXCHANGE, "refresh-1")], "a new refresh token replaces the old one"
+
+
+async def test_refused_tokens_are_replaced_once_for_all(desk: SignInDesk) -> None:
+    key = key_of(desk)
+    first = await key.token()
+    second = await asyncio.gather(*(key.token(refused=first) for _ in range(10)))
+    assert len({first, *second}) == 2 and len(desk.asked) == 2
+    assert await key.token(refused=first) == second[0], "one that comes late with the same refusal asks nobody"
+    assert len(desk.asked) == 2
+
+
+async def test_a_refusal_during_a_look_that_does_not_know_of_it_is_heeded(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    looking, heeded = await asyncio.gather(login.token(), login.token(refused=(await login_of(desk).token())))
+    assert looking != heeded and len(desk.asked) == 1
+
+
+async def test_a_failure_while_the_token_lives_is_no_outage(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    old = await login.token()
+    desk.now += 3600 - 299
+    desk.down = True
+    assert await login.token() == old
+    assert await login.token() == old and len(desk.asked) == 1, "not tried again at once"
+    desk.now += RETRY_S
+    assert await login.token() == old and len(desk.asked) == 2
+    desk.now += 300
+    assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
+    desk.down = False
+    assert await login.token() != old, "and when it has ended, every request tries"
+
+
+async def test_revoked_while_alive_works_to_the_end_and_then_says_what_to_type(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    old = await login.token()
+    desk.refused = {"refresh-0"}
+    desk.now += 3600 - 299
+    assert await login.token() == old
+    desk.now += 300
+    error = await failure(login)
+    assert error.kind is ErrorKind.SIGNED_OUT
+    assert "revoked" in error.message and "caretway login" in error.hint
+    asked = len(desk.asked)
+    for _ in range(5):
+        assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
+    assert len(desk.asked) == asked == len(WAYS), "what is over for good is not asked for at every request"
+    desk.now += DEAD_S - 301
+    assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
+    assert len(desk.asked) == asked, "nor half a minute later"
+    desk.refused.clear()
+    desk.now += 1 + RETRY_S
+    assert await login.token() != old, "after ten minutes it is asked about once more"
+
+
+async def test_the_end_of_renewals_is_logged_once_with_what_to_type(
+    desk: SignInDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk.life = 86400.0
+    login = login_of(desk)
+    desk.refused = {"refresh-0"}
+    desk.now += 86400 - 7199
+    for _ in range(20):
+        await login.token()
+        desk.now += RETRY_S
+    (told,) = caplog.messages
+    assert "It works until 1970-01-13T13:46:40+00:00." in told and "`caretway login`" in told
+
+
+async def test_the_longer_a_token_lives_the_longer_a_failure_waits(desk: SignInDesk) -> None:
+    desk.life = 86400.0
+    login = login_of(desk)
+    desk.down = True
+    desk.now += 86400 - 7200
+    for _ in range(7199):
+        await login.token()
+        desk.now += 1
+    assert 30 < len(desk.asked) < 60, "not every half minute for two hours"
+    desk.now += 1
+    assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
+
+
+class FullShelf(OwnShelf):
+    """Nothing can be written while it is full."""
+
+    full = True
+
+    async def write(self, account: Account) -> None:
+        if self.full:
+            raise GatewayError(ErrorKind.INTERNAL, "no space left")
+        await super().write(account)
+
+
+async def test_what_cannot_be_stored_is_not_lost(desk: SignInDesk, caplog: pytest.LogCaptureFixture) -> None:
+    """The old refresh token is good for nothing after a renewal: whoever forgets the new one has to sign in again."""
+    shelf = FullShelf(Account(refresh_token="refresh-0"))
+    login = login_of(desk, shelf)
+    await login.token()
+    assert "not stored yet" in caplog.text
+    desk.refused = {"refresh-0"}
+    for number in (1, 2):
+        desk.now += 3600
+        await login.token()
+        assert desk.asked[-1] == (EXCHANGE, f"refresh-{number}")
+    assert (await shelf.read()).refresh_token == "refresh-0"
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "refresh-0", "still full, and no complaint at the end"
+    shelf.full = False
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "refresh-3"
+
+
+async def test_a_sign_in_elsewhere_wins_over_what_could_not_be_stored(desk: SignInDesk) -> None:
+    shelf = FullShelf(Account(refresh_token="refresh-0"))
+    login = login_of(desk, shelf)
+    await login.token()
+    shelf.full = False
+    await shelf.write(Account(refresh_token="elsewhere"))
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "elsewhere"
+    desk.now += 3600
+    await login.token()
+    assert desk.asked[-1] == (EXCHANGE, "elsewhere")
+
+
+async def test_a_refused_token_that_cannot_be_renewed_is_not_given_out_again(desk: SignInDesk) -> None:
+    login = login_of(desk)
+    old = await login.token()
+    desk.down = True
+    assert (await failure(login, refused=old)).kind is ErrorKind.UPSTREAM_DOWN
+
+
+async def test_a_caller_that_hangs_up_does_not_cut_the_renewal_off(desk: SignInDesk) -> None:
+    shelf = OwnShelf(Account(refresh_token="refresh-0"))
+    login = login_of(desk, shelf)
+    desk.gate = asyncio.Event()
+    caller = spawn(login.token(), "caller")
+    while not desk.asked:
+        await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait([caller])
+    desk.gate.set()
+    await login.aclose()
+    assert (await shelf.read()).refresh_token == "refresh-1", "the only refresh token that still works was kept"
+
+
+CODES = [(429, ErrorKind.RATE_LIMITED), (500, ErrorKind.UPSTREAM_DOWN), (418, ErrorKind.UPSTREAM_DOWN)]
+
+
+@pytest.mark.parametrize(("status", "kind"), CODES)
+async def test_failures_say_what_they_are(desk: SignInDesk, status: int, kind: ErrorKind) -> None:
+    desk.status = status
+    assert (await failure(key_of(desk))).kind is kind
+
+
+async def test_a_key_that_is_not_accepted(desk: SignInDesk) -> None:
+    desk.refused = {"key"}
+    error = await failure(key_of(desk))
+    assert (error.kind, error.message) == (ErrorKind.SIGNED_OUT, "Cursor does not accept the API key.")
+    assert "CURSOR_API_KEY" in error.hint
+
+
+async def test_a_token_without_anything_to_renew_it_ends(desk: SignInDesk) -> None:
+    alone = OwnShelf(Account(jwt(iat=desk.now, exp=desk.now + 100), received_at=desk.now))
+    login = RenewedToken(alone, desk.call, desk.clock)
+    await login.token()
+    desk.now += 99
+    await login.token()
+    desk.now += 2
+    assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
+
+
+async def test_what_is_at_hand_without_asking(desk: SignInDesk) -> None:
+    key = key_of(desk)
+    assert key.at_hand() is None
+    token = await key.token()
+    assert key.at_hand() == token
+    desk.now += 3600 - 299
+    assert key.at_hand() is None, "it is due: somebody has to be asked"
+    assert (FixedToken("t").at_hand(), NoToken().at_hand()) == ("t", None)
+
+
+async def test_those_that_do_not_renew() -> None:
+    assert await FixedToken("t").token(refused="t") == "t"
+    with pytest.raises(GatewayError, match="caretway login"):
+        await NoToken().token()
+    over = FixedToken("t", GatewayError(ErrorKind.SIGNED_OUT, "words of ours"))
+    assert over.renewable and not FixedToken("t").renewable
+    assert await over.token() == await over.token(refused="other") == "t"
+    with pytest.raises(GatewayError, match="words of ours"):
+        await over.token(refused="t")
+    await FixedToken("t").aclose()
+    await NoToken().aclose()

@@ -1,0 +1,32 @@
+"""What the page remembers of the names that clients asked for."""
+
+from caretway.core.records import RefusedRequest, TurnRecord
+from caretway.dashboard.notes import PageNotes
+
+
+def ended(asked: str, variant: str, error: str = "") -> TurnRecord:
+    return TurnRecord(
+        request_id="r",
+        dialect="openai_chat",
+        backend="agent",
+        model=variant,
+        session="fresh",
+        reason="first message",
+        stream=False,
+        outcome="model_unknown" if error else "end",
+        asked=asked,
+        variant=variant,
+        error=error,
+    )
+
+
+def test_a_name_that_was_refused_got_no_model() -> None:
+    notes = PageNotes()
+    notes.response_ended(ended("composer-2.5", "composer-2.5"))
+    notes.response_ended(ended("gpt-9", "gpt-9", "model_unknown"))
+    refused = RefusedRequest(
+        "r", "POST", "/v1/messages", 400, "model_unknown", "", "no such model", 1.0, model="opus-9"
+    )
+    notes.request_refused(refused)
+    found = {one.asked: (one.taken, one.refused, one.count) for one in notes.asked}
+    assert found == {"composer-2.5": ("composer-2.5", False, 1), "gpt-9": ("", True, 1), "opus-9": ("", True, 1)}
