@@ -13,7 +13,7 @@ from caretway_sim import catalogue
 from caretway_sim.manners import LIVE
 from caretway_sim.schema_rules import refused
 from contract.gateways import CHAT, Client, gateway, result, tool
-from unit.backends.builtin_tools.redirect.client_tools import CLIENTS, DATA, MADE_LISTS, tools_of
+from unit.backends.builtin_tools.client_tools import CLIENTS, DATA, MADE_LISTS, tools_of
 
 HI = {"role": "user", "content": "sim: say hi"}
 FAMILIES = {base.family: base.id for base in catalogue.BASES if not any(variant.dead for variant in base.variants)}

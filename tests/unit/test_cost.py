@@ -17,7 +17,7 @@ from caretway.api.answer import Pace, StreamedAnswer
 from caretway.backends.agent.backend import AgentBackend, AgentSetup
 from caretway.backends.agent.compose import RunContext
 from caretway.backends.agent.turn_clock import ConversationLimits
-from caretway.backends.builtin_tools.decisions import Refuse
+from caretway.backends.builtin_tools.execs import Refuse
 from caretway.backends.builtin_tools.policy import ToolRules
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, TurnRequest

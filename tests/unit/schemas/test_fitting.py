@@ -24,7 +24,7 @@ from caretway.schemas.fitting import (
     rules_for,
 )
 from caretway_sim import catalogue, schema_rules
-from unit.backends.builtin_tools.redirect.client_tools import CLIENTS, MADE_LISTS, tools_of
+from unit.backends.builtin_tools.client_tools import CLIENTS, MADE_LISTS, tools_of
 
 Schema = dict[str, Any]
 TEXT, WHOLE, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}

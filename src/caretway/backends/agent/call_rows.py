@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from ...core.events import Event
 from ...core.request import Image, ToolResult
-from ..builtin_tools.decisions import Convert
-from ..builtin_tools.execs import readdressed
+from ..builtin_tools.execs import Convert, readdressed
 from .arguments import complete, rest, same_meaning, spellings
 from .echo import Diverged
 from .held_results import Held

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
 from ...core.request import ToolResult
-from ..builtin_tools.decisions import Convert
-from ..builtin_tools.execs import readdressed
+from ..builtin_tools.execs import Convert, readdressed
 from . import call_limits as limits
 from .arguments import grown, sure
 from .call_rows import (

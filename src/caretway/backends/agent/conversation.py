@@ -22,7 +22,7 @@ from ...cursor.wire.heavy import Oversized
 from ...cursor.wire.messages import pb
 from ...schemas.arguments import CORRECTIONS, ArgumentCheck
 from ..builtin_tools import execs
-from ..builtin_tools.decisions import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
+from ..builtin_tools.execs import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
 from ..builtin_tools.queries import WebSearch, answer_query, plan_text
 from .arguments import arguments_json
 from .call_limits import MAX_ARGUMENT_CHARS

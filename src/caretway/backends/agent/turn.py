@@ -23,7 +23,7 @@ from ...cursor.wire.envelope import End
 from ...cursor.wire.errors import ErrorSyntax, read_end
 from ...cursor.wire.messages import pb
 from ...processes.tasks import spawn
-from ..builtin_tools.decisions import JobRunner
+from ..builtin_tools.execs import JobRunner
 from .calls import Call
 from .conversation import Conversation, Retry, RunPhase
 from .model_shapes import is_bare

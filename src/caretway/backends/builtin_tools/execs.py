@@ -7,14 +7,59 @@ connection.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
+from msgspec import Struct
+
+from ...core.errors import GatewayError
 from ...core.request import Image, Text, ToolResult
 from ...cursor.wire.embedding import embed, tag
 from ...cursor.wire.messages import pb
 
+# ---- The decisions about an exec (a call of a built-in tool): `Redirect` to a client's tool, `RunHere`, `Refuse`, or
+# `EndTurn` by the loop guard. Types only; `policy.py` decides.
+
+Convert = Callable[[int, ToolResult], list[bytes]]
+"""(exec id, the client's result) -> the messages that answer the exec."""
+
+
+class Redirect(Struct, frozen=True):
+    """An exec that one of the client's tools can run."""
+
+    name: str
+    arguments: str
+    convert: Convert
+    carries_text: bool = False
+    """Its answer has a place for words that came beside the client's result."""
+
+
+class RunHere(Struct, frozen=True):
+    """An exec that the gateway runs itself, in its workspace."""
+
+
+class Refuse(Struct, frozen=True):
+    reason: str
+
+
+class EndTurn(Struct, frozen=True):
+    """The model was told and goes on all the same."""
+
+    error: GatewayError
+
+
+Decision = Redirect | RunHere | Refuse | EndTurn
+Policy = Callable[[pb.ExecServerMessage], Decision]
+"""Decides what to do with an exec."""
+
+
+class JobRunner(Protocol):
+    """Runs an exec in the gateway and returns the messages that answer it."""
+
+    async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]: ...
+
+
 ExecReply = pb.ExecClientMessage
-Refuse = Callable[[pb.ExecServerMessage, str], ExecReply]
+
 
 _MESSAGE_REPLY: Final = tag(pb.AgentClientMessage, "exec_client_message")
 _REPLY_RESULT: Final = tag(pb.ExecClientMessage, "request_context_result")
@@ -179,7 +224,7 @@ def _subagent(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
 
 _NOT_LISTED: Final = pb.AllowlistPrecheckResult(allowlisted=False)
 
-REFUSALS: Final[dict[str, Refuse]] = {
+REFUSALS: Final[dict[str, Callable[[pb.ExecServerMessage, str], ExecReply]]] = {
     "shell_args": _shell,
     "shell_stream_args": _shell_stream,
     "background_shell_spawn_args": _background,

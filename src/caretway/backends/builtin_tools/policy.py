@@ -16,8 +16,8 @@ from ...core.estimate import prompt_chars
 from ...core.request import ToolSpec, TurnRequest
 from ...cursor.wire.messages import pb
 from ...sessions.loop_guard.live import GuardSettings, LiveGuard
-from .decisions import Decision, JobRunner, Policy, Refuse
-from .redirect import Redirector
+from .execs import Decision, JobRunner, Policy, Refuse
+from .redirector import Redirector
 
 MCP_TOOL_CALLS: Final = (
     "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
@@ -58,9 +58,8 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
         if own or local.mode == "off" or not wanted:
             bridged = not own and request.tools
             return _bridged_rules(request) if bridged else nothing
-        from .local.repeats import GuardedTools
-        from .local.tools import LocalTools
         from .local.workspaces import workspace_of
+        from .local.tools import GuardedTools, LocalTools
 
         workspace = workspace_of(request, local.workspace, local.workspaces)
         tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)

@@ -10,7 +10,7 @@ from caretway.backends.agent.compose import Composer, RunContext
 from caretway.backends.agent.conversation import Conversation, Retry
 from caretway.backends.agent.step_end import StepPace
 from caretway.backends.agent.turn_clock import ConversationLimits, GivenUp
-from caretway.backends.builtin_tools.decisions import Policy, Refuse
+from caretway.backends.builtin_tools.execs import Policy, Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
 from caretway.core.recovery import Cause

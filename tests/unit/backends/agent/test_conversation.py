@@ -8,7 +8,7 @@ from caretway.backends.agent.conversation import Retry, RunPhase
 from caretway.backends.agent.snapshots import read_snapshot
 from caretway.backends.agent.turn_clock import GivenUp
 from caretway.backends.builtin_tools import execs
-from caretway.backends.builtin_tools.decisions import Refuse, RunHere
+from caretway.backends.builtin_tools.execs import Refuse, RunHere
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     Event,

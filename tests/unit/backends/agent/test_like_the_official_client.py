@@ -10,7 +10,7 @@ import pytest
 
 from caretway.backends.agent.compose import Composer, RunContext
 from caretway.backends.agent.conversation import Conversation, RunPhase
-from caretway.backends.builtin_tools.decisions import Refuse
+from caretway.backends.builtin_tools.execs import Refuse
 from caretway.core.events import ToolCallReady
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.cursor.wire.messages import pb

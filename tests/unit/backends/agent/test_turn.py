@@ -11,7 +11,7 @@ from caretway.backends.agent.conversation import Conversation
 from caretway.backends.agent.turn import AgentTurn
 from caretway.backends.agent.turn_clock import ConversationLimits
 from caretway.backends.agent.turn_ports import QuotaCheck, Simplify
-from caretway.backends.builtin_tools.decisions import Refuse
+from caretway.backends.builtin_tools.execs import Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest

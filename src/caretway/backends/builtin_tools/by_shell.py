@@ -9,7 +9,7 @@ import re
 import shlex
 from typing import Final
 
-from ....cursor.wire.messages import pb
+from ...cursor.wire.messages import pb
 
 TYPES: Final[dict[str, tuple[str, ...]]] = {
     "c": ("*.c", "*.h"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.backends.builtin_tools.decisions import Redirect
+from caretway.backends.builtin_tools.execs import Redirect
 from caretway.cursor.wire.messages import pb
 
 from .client_tools import picture, replies, reply, tool, tools_of, translate

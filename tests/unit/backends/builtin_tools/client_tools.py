@@ -7,12 +7,12 @@ import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
-from caretway.backends.builtin_tools.decisions import Redirect
-from caretway.backends.builtin_tools.redirect import Redirector
+from caretway.backends.builtin_tools.execs import Redirect
+from caretway.backends.builtin_tools.redirector import Redirector
 from caretway.core.request import Image, Text, ToolResult, ToolSpec
 from caretway.cursor.wire.messages import pb
 
-DATA = Path(__file__).parents[4] / "data"
+DATA = Path(__file__).parents[3] / "data"
 
 CHAT_BODIES = {
     "opencode": "opencode/text-002-POST-v1_chat_completions.json",

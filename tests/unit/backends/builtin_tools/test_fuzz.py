@@ -9,9 +9,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
-from caretway.backends.builtin_tools.redirect import Redirector
-from caretway.backends.builtin_tools.redirect.exec_intent import COMMAND, CONTENT, FOLDER, PATH, PATTERN, URL
-from caretway.backends.builtin_tools.redirect.roles import NAMES
+from caretway.backends.builtin_tools.exec_intent import COMMAND, CONTENT, FOLDER, NAMES, PATH, PATTERN, URL
+from caretway.backends.builtin_tools.redirector import Redirector
 from caretway.core.request import Image, Text, ToolResult, ToolSpec
 from caretway.cursor.wire.messages import pb
 
