@@ -1,5 +1,6 @@
 """What is more than Cursor takes: refused with its numbers, or told in fewer messages."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -81,18 +82,19 @@ def test_l2_tools(limit: Limit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("letter", "count", "more", "size"),
     [
-        ("a" * MAX_USER_BYTES, None),
-        ("a" * (MAX_USER_BYTES + 1), MAX_USER_BYTES + 1),
-        ("é" * (MAX_USER_BYTES // 2), None),
-        ("é" * (MAX_USER_BYTES // 2) + "a", MAX_USER_BYTES + 1),
-        ("😀" * (MAX_USER_BYTES // 4 + 1), MAX_USER_BYTES + 4),
-        ("\ud800" * (MAX_USER_BYTES // 3 + 1), MAX_USER_BYTES // 3 * 3 + 3),
+        ("a", MAX_USER_BYTES, "", None),
+        ("a", MAX_USER_BYTES, "a", MAX_USER_BYTES + 1),
+        ("é", MAX_USER_BYTES // 2, "", None),
+        ("é", MAX_USER_BYTES // 2, "a", MAX_USER_BYTES + 1),
+        ("😀", MAX_USER_BYTES // 4, "😀", MAX_USER_BYTES + 4),
+        ("\ud800", MAX_USER_BYTES // 3, "\ud800", MAX_USER_BYTES // 3 * 3 + 3),
     ],
     ids=["full", "one more", "two bytes each", "and one", "four bytes each", "half a pair"],
 )
-def test_l3_the_newest_message(text: str, size: int | None) -> None:
+def test_l3_the_newest_message(letter: str, count: int, more: str, size: int | None) -> None:
+    text = letter * count + more
     if size is None:
         check_user_text(text)
         return
@@ -103,22 +105,22 @@ def test_l3_the_newest_message(text: str, size: int | None) -> None:
     assert str(size) in error.message and str(MAX_USER_BYTES) in error.message
 
 
-HISTORIES = {
-    "short": chat(10),
-    "full": chat(MAX_ROOTS),
-    "one more": chat(MAX_ROOTS + 1),
-    "long": chat(1000),
-    "very long": chat(9999),
-    "steps": steps(400),
-    "steps with ten calls": steps(60, calls=10),
-    "one step with a thousand calls": steps(1, calls=1000),
-    "large": [user("x" * BLOCK_BYTES) if n % 2 == 0 else assistant("y") for n in range(250)],
+HISTORIES: dict[str, Callable[[], list[Message]]] = {
+    "short": lambda: chat(10),
+    "full": lambda: chat(MAX_ROOTS),
+    "one more": lambda: chat(MAX_ROOTS + 1),
+    "long": lambda: chat(1000),
+    "very long": lambda: chat(9999),
+    "steps": lambda: steps(400),
+    "steps with ten calls": lambda: steps(60, calls=10),
+    "one step with a thousand calls": lambda: steps(1, calls=1000),
+    "large": lambda: [user("x" * BLOCK_BYTES) if n % 2 == 0 else assistant("y") for n in range(250)],
 }
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 def test_l4_everything_is_told_and_it_fits(name: str) -> None:
-    history = HISTORIES[name]
+    history = HISTORIES[name]()
     fitted = fit_history(history, MODEL)
     assert len(fitted) <= MAX_ROOTS
     if len(history) <= MAX_ROOTS:

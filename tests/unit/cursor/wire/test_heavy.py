@@ -1,5 +1,7 @@
 """Messages that are looked at before they are decoded: none that passes loses anything, and none of them is dear."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,40 +90,41 @@ def _completed(size: int) -> bytes:
     return update(tool_call_completed=pb.ToolCallCompletedUpdate(call_id="1", tool_call=call))
 
 
-PASS = {
-    "a large piece": _blob(15 << 20),
-    "a checkpoint of large texts": pb.AgentServerMessage(
+PASS: dict[str, Callable[[], bytes]] = {  # made when they are needed: they are large
+    "a large piece": lambda: _blob(15 << 20),
+    "a checkpoint of large texts": lambda: pb.AgentServerMessage(
         conversation_checkpoint_update=pb.ConversationStateStructure(root_prompt_messages_json=[bytes(1 << 20)] * 15)
     ).SerializeToString(),
-    "a checkpoint of many ids": _ids(MAX_FIELDS - 10),
-    "a call with a long argument": _asked(size=MAX_ASKED_BYTES - 200),
-    "a call with many values": _asked(values=MAX_ASKED_FIELDS // 2 - 100),
-    "a call that was done, with much output": _completed(8 << 20),
-    "no message at all": bytes(1 << 20),
+    "a checkpoint of many ids": lambda: _ids(MAX_FIELDS - 10),
+    "a call with a long argument": lambda: _asked(size=MAX_ASKED_BYTES - 200),
+    "a call with many values": lambda: _asked(values=MAX_ASKED_FIELDS // 2 - 100),
+    "a call that was done, with much output": lambda: _completed(8 << 20),
+    "no message at all": lambda: bytes(1 << 20),
 }
-REFUSED = {
-    "a call with more arguments than can be counted": _arguments(MAX_FIELDS + 1),
-    "a question with too much in it": pb.AgentServerMessage(
+REFUSED: dict[str, Callable[[], bytes]] = {
+    "a call with more arguments than can be counted": lambda: _arguments(MAX_FIELDS + 1),
+    "a question with too much in it": lambda: pb.AgentServerMessage(
         interaction_query=pb.InteractionQuery(
             id=1, web_search_request_query=pb.WebSearchRequestQuery(args=pb.WebSearchArgs(search_term="x" * (1 << 20)))
         )
     ).SerializeToString(),
-    "a delta with something else in it": text("x" * MAX_ASKED_BYTES)[:-1] + b"\x0a" + b"\x08\x01" * 300_000,
-    "pieces within pieces": b"\x22\x80\x80\x40" + b"\x12\x00" * (1 << 19),
-    "groups": b"\x1b\x1c" * 100_000,
-    "a tool call's end behind news": b"\x0a\x00" * 600_000,
+    "a delta with something else in it": lambda: text("x" * MAX_ASKED_BYTES)[:-1] + b"\x0a" + b"\x08\x01" * 300_000,
+    "pieces within pieces": lambda: b"\x22\x80\x80\x40" + b"\x12\x00" * (1 << 19),
+    "groups": lambda: b"\x1b\x1c" * 100_000,
+    "a tool call's end behind news": lambda: b"\x0a\x00" * 600_000,
 }
 
 
 @pytest.mark.parametrize("name", PASS)
 def test_what_is_cheap_passes(name: str) -> None:
-    assert lighten(PASS[name]) == [PASS[name]]
+    payload = PASS[name]()
+    assert lighten(payload) == [payload]
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_dear_is_refused(name: str) -> None:
     with pytest.raises(TooMuch):
-        lighten(REFUSED[name])
+        lighten(REFUSED[name]())
 
 
 @pytest.mark.parametrize("size", [{"size": MAX_ASKED_BYTES}, {"values": MAX_ASKED_FIELDS}], ids=["bytes", "values"])
