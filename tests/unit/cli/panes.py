@@ -1,7 +1,7 @@
-"""What every command shows: on a terminal of 60, 80 and 140 columns, in a pipe, and with NO_COLOR.
+"""What every command shows: on a terminal, in a pipe, and with NO_COLOR.
 
-`.venv/bin/python tests/unit/cli/panes.py --renew` writes the files in tests/data/panes anew; look at them before you
-commit them. `panes.py MANNER WIDTH` prints the panes of one kind as JSON.
+`.venv/bin/python tests/unit/cli/panes.py --renew` writes the files in tests/data/panes anew, for a terminal of 80
+columns; look at them before you commit them. `panes.py MANNER WIDTH` prints the panes of one kind as JSON.
 
 The commands are loaded once. Each pane is a fork of that process with a home of its own, on a real terminal or pipe.
 """
@@ -27,7 +27,8 @@ from caretway import __version__
 from caretway.cli.main import main
 
 FOLDER: Final = Path(__file__).parents[2] / "data" / "panes"
-KINDS: Final = (("terminal", 60), ("terminal", 80), ("terminal", 140), ("pipe", 80), ("no-color", 80))
+STORED: Final = ("terminal", 80)
+OTHERS: Final = (("terminal", 60), ("terminal", 140), ("pipe", 80), ("no-color", 80))
 LIMIT_S: Final = 60.0
 """For one command on a busy machine; none of them waits for anything else."""
 END: Final = b"\0end of all\0"
@@ -92,6 +93,20 @@ WHOLE: Final = {
     "launch-print-codex": "settings of Codex, each of which is one word",
 }
 """Panes with lines that may be longer than the terminal, and why. Links and paths may be in all of them."""
+FOLDED: Final = {"terminal-60", "terminal-140", "pipe-80"}  # JSON, and commands with `\\`
+LAID_OUT: Final = {
+    "serve": {"terminal-60", "terminal-140", "pipe-80", "no-color-80"},  # its banner is a frame, or a colour
+    "simulate": FOLDED,
+    "launch": {"terminal-60"},  # the table has a column less
+    "models": {"terminal-60", "pipe-80"},  # the table has fewer columns, or all
+    "ask": {"pipe-80"},  # no line about usage
+    "setup-undo": {"pipe-80"},  # the whole difference
+    "launch-print-claude": FOLDED,
+    "launch-print-codex": FOLDED,
+    "launch-print-opencode": FOLDED,
+    "setup-print-opencode": FOLDED,
+}
+"""Panes whose words, not only their lines, depend on where they are shown."""
 
 
 def environment(home: Path, manner: str, width: int) -> dict[str, str]:
@@ -217,9 +232,8 @@ def load() -> None:
 def renew() -> None:
     for old in FOLDER.glob("*.txt"):
         old.unlink()
-    for manner, width in KINDS:
-        for name, text in panes(manner, width).items():
-            (FOLDER / f"{name}.{manner}-{width}.txt").write_text(text)
+    for name, text in panes(*STORED).items():
+        (FOLDER / f"{name}.txt").write_text(text)
 
 
 if __name__ == "__main__":
