@@ -20,7 +20,8 @@ QUICK = ("openai-python", "anthropic-python", "langchain", "opencode")
 # opencode also stands witness in tests/clients/test_acp_agents.py, which is left out where it is not installed
 SLOW = ("compact",)
 """Left out by --quick: six starts of a client, one after the other."""
-TESTED = ROOT / "docs" / "clients" / "tested.md"
+TESTED = ROOT / "tests" / "clients" / "tested.md"
+DOCS = ROOT / "docs" / "clients" / "README.md"
 TESTED_HEAD = """# Newest releases
 
 `./scripts/clients --newest` writes this file. On {date} it installed the newest release of each client and ran it
@@ -47,11 +48,15 @@ def main(words: list[str]) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="only those that install in a minute")
     parser.add_argument("--cluster", action="store_true", help="three gateways on one Redis, behind haproxy")
+    parser.add_argument("--table", action="store_true", help="only write the tables of docs/clients/README.md")
     parser.add_argument("--newest", action="store_true", help="the newest releases, with models that users type")
-    parser.add_argument("--to", type=Path, help="the file for the table of --newest, if not docs/clients/tested.md")
+    parser.add_argument("--to", type=Path, help="the file for the table of --newest, if not tests/clients/tested.md")
     parser.add_argument("--mode", default="", help="only this mode of each client, where it has it")
     parser.add_argument("names", metavar="NAME", nargs="*", help=f"only these, of: {', '.join(known)}")
     given = parser.parse_args(words)
+    if given.table:
+        DOCS.write_text(with_tables(DOCS.read_text(encoding="utf-8")), encoding="utf-8")
+        return 0
     wanted = QUICK if given.quick else given.names
     chosen = [client for client in CLIENTS if not wanted or client.name in wanted]
     if unknown := set(wanted) - set(known):
@@ -84,6 +89,31 @@ def main(words: list[str]) -> int:
     return 1 if failed else 0
 
 
+def with_tables(page: str) -> str:
+    """The page with its tables made anew: the clients of `caretway launch` and the libraries, at the versions pinned in
+    the rig."""
+    from clients import CLIENTS
+    from rig import version
+
+    from caretway.cli.clients.table import ALSO, BY_NAME
+    from caretway.cli.clients.values import OfferedModel, Surroundings, Target
+
+    runs = {ALSO.get(one.name, one.name): f"{version(one)}: {', '.join(one.modes)}" for one in CLIENTS}
+    target = Target("http://127.0.0.1:32124", "local", (OfferedModel("default", "Auto"),), "default")
+    home = Surroundings(Path("~"), {}, lambda _path: False)
+    programs = "| client | install | start | `setup` writes | API | run |\n|---|---|---|---|---|---|\n"
+    for one in BY_NAME.values():
+        files = ", ".join(f"`{plan.path}`" for plan in one.setup(target, home)) if one.setup else "-"
+        programs += f"| {one.title} | `{one.install}` | `{one.starts_with}` | {files} | {one.api} | {runs[one.name]} |\n"
+    libraries = "| library | run |\n|---|---|\n"
+    for one in CLIENTS:
+        if not (one.name in BY_NAME or one.name in ALSO or one.install_as or one.name.partition("-")[0] in BY_NAME):
+            libraries += f"| {one.title or one.name} | {runs[one.name]} |\n"
+    head, start, rest = page.partition("writes the tables. -->\n")
+    _, end, tail = rest.partition("<!-- /tables -->")
+    return f"{head}{start}\n{programs}\n{libraries}\n{end}{tail}"
+
+
 def tried(client: Any, address: str, mode: str, simulator: str, **environment: str) -> tuple[bool, int, str]:
     """One mode of one client: (whether it passed, Cursor runs, the end of its output)"""
     before = runs(simulator)
@@ -111,10 +141,10 @@ def newest(clients: list[Any], gateway: str, simulator: str, target: Path | None
     for client in [one for one in clients if one.models]:
         release, place, why = installed(client)
         if why:
-            notes += f"* {client.page}: {why} {f'Run here: {version(release)}' if place else 'Not run here'}.\n"
+            notes += f"* {client.title}: {why} {f'Run here: {version(release)}' if place else 'Not run here'}.\n"
             failures += f"\n{client.name}: {why}\n" if os.environ.get("CI") else ""
         for mode, why in client.lacks.items():
-            lacks.setdefault(f"no {mode}: {why}", []).append(client.page)
+            lacks.setdefault(f"no {mode}: {why}", []).append(client.title)
         for model in client.models:
             before, verdicts = runs(simulator), []
             about = {"CARETWAY_CLIENT_PLACE": str(place), "CARETWAY_MODEL": model, "CARETWAY_CLIENT_MCP": "1"}
@@ -125,7 +155,7 @@ def newest(clients: list[Any], gateway: str, simulator: str, target: Path | None
                 passed, _, output = tried(client, gateway, mode, simulator, **about)
                 verdicts.append("ok" if passed else "FAILED")
                 failures += "" if passed else f"\n{client.name} {version(release)} {mode} with {model}:\n{output}\n"
-            cells = (client.page, version(release), f"`{model}`", *verdicts, str(runs(simulator) - before))
+            cells = (client.title, version(release), f"`{model}`", *verdicts, str(runs(simulator) - before))
             row = f"| {' | '.join(cells)} |"
             table += row + "\n"
             print(f"\x1b[31m{row}\x1b[0m" if "FAILED" in row and sys.stdout.isatty() else row, flush=True)

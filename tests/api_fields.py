@@ -1,7 +1,7 @@
 """Every request field of the public APIs with its verdict: the one source of `docs/api.md` and of the test that tries
 each row (`unit/test_api_fields.py`).
 
-A row says what happens to a field when it is sent: `honoured` (a test shows it), `accepted` (nothing to do or to tell),
+A row says what happens to a field when it is sent: `honoured` (a test shows it), `accepted` (no effect is needed),
 `ignored` (named in `x-caretway-ignored`), or `refused` (an error that names the way out). `python tests/api_fields.py`
 writes the page.
 """
@@ -30,7 +30,7 @@ class Row:
 class Section:
     title: str
     types: tuple[str, ...]
-    """Where the fields stand in the SDKs: `MODULE:NAME` of a TypedDict, or of a union of them told apart by `type`."""
+    """Where the fields stand in the SDKs: `MODULE:NAME` of a TypedDict, or of a union of them distinguished by `type`."""
     place: str
     """Where a sample goes: a field of the body itself, or `tools`, `content`, `items`, `edits`."""
     dialect: str
@@ -52,12 +52,12 @@ HINTS: Final = "contract/test_api.py::test_a_client_s_own_name_for_its_session"
 CUT: Final = "contract/test_api.py::test_max_tokens_is_ignored_or_cut"
 
 _NO_FIELD: Final = "Cursor has no such setting"
-_BY_WORDS: Final = "asked for in words; the answer is checked and the verdict given under `caretway`"
-_HERE: Final = "named, unless `max_tokens = cut` is set: then the answer is cut by the gateway's own count"
+_BY_WORDS: Final = "asked for in the prompt; the answer is checked, with the verdict under `caretway`"
+_HERE: Final = "with `max_tokens = cut` the answer is cut by the gateway's own count"
 _ONE: Final = "1; send the request again for another answer"
-_HOSTED: Final = "runs on the owner's servers; not offered to the model"
+_HOSTED: Final = "runs on the provider's servers; not offered to the model"
 _CLIENT_S: Final = "Anthropic's own schema; declare a custom tool to have it called"
-_FILES: Final = "text files as base64; the text of PDFs with the extra `pdf` (`test_documents.py`)"
+_FILES: Final = "text files as base64; the text of PDFs with the extra `pdf`"
 _HISTORY: Final = "of a history that began elsewhere"
 
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -125,8 +125,8 @@ SECTIONS: Final = (
             Row("frequency_penalty", "ignored", 1, _NO_FIELD),
             Row("presence_penalty", "ignored", 1, _NO_FIELD),
             Row("logit_bias", "ignored", {"1": 1}, _NO_FIELD),
-            Row("logprobs", "ignored", True, "Cursor tells no probabilities"),
-            Row("top_logprobs", "ignored", 2, "Cursor tells no probabilities"),
+            Row("logprobs", "ignored", True, "Cursor reports no probabilities"),
+            Row("top_logprobs", "ignored", 2, "Cursor reports no probabilities"),
             Row("service_tier", "ignored", "flex", "your plan decides"),
             Row("store", "ignored", True, "chat completions are not stored; `POST /v1/responses` stores"),
             Row("prediction", "ignored", {"type": "content", "content": "a"}, _NO_FIELD),
@@ -187,7 +187,7 @@ SECTIONS: Final = (
             Row("best_of", "refused", 2, _ONE),
             Row("max_tokens", "ignored", 9, _HERE, CUT),
             Row("echo", "ignored", True, "the prompt is not repeated"),
-            Row("logprobs", "ignored", 1, "Cursor tells no probabilities"),
+            Row("logprobs", "ignored", 1, "Cursor reports no probabilities"),
             Row("temperature", "ignored", 0, _NO_FIELD),
             Row("top_p", "ignored", 0.5, _NO_FIELD),
             Row("seed", "ignored", 1, _NO_FIELD),
@@ -265,7 +265,7 @@ SECTIONS: Final = (
             Row("max_tool_calls", "ignored", 3, "the loop guard bounds calls"),
             Row("temperature", "ignored", 0, _NO_FIELD),
             Row("top_p", "ignored", 0.5, _NO_FIELD),
-            Row("top_logprobs", "ignored", 2, "Cursor tells no probabilities"),
+            Row("top_logprobs", "ignored", 2, "Cursor reports no probabilities"),
             Row("service_tier", "ignored", "flex", "your plan decides"),
             Row("truncation", "ignored", "auto", "`POST /v1/responses/compact` shortens a conversation"),
             Row("context_management", "ignored", [{"type": "compaction"}], "`POST /v1/responses/compact`"),
@@ -292,7 +292,7 @@ SECTIONS: Final = (
                 "custom",
                 "honoured",
                 {"name": "f"},
-                "a function with one text; a grammar is told, not enforced",
+                "a function with one text; a grammar is described, not enforced",
                 f"{RESPONSES}::test_custom_tools_become_functions_with_one_text",
             ),
             Row(
@@ -312,7 +312,7 @@ SECTIONS: Final = (
                     "file_search": _HOSTED,
                     "computer": _HOSTED,
                     "computer_use_preview": _HOSTED,
-                    "mcp": "give the server to the gateway ([mcp](mcp.md))",
+                    "mcp": "give the server to the gateway ([tools](tools.md#mcp-servers))",
                     "code_interpreter": _HOSTED,
                     "programmatic_tool_calling": _HOSTED,
                     "image_generation": _HOSTED,
@@ -485,7 +485,7 @@ SECTIONS: Final = (
                 "its edits: see below",
                 WISHES,
             ),
-            Row("mcp_servers", "ignored", [{"type": "url"}], "give the server to the gateway ([mcp](mcp.md))"),
+            Row("mcp_servers", "ignored", [{"type": "url"}], "give the server to the gateway ([tools](tools.md#mcp-servers))"),
             Row("compaction", "honoured", {"type": "summarize"}, "the answer is one `compaction` block", SUMMARISED),
             Row("diagnostics", "ignored", {"a": 1}, _NO_FIELD),
             Row("inference_geo", "ignored", "us", _NO_FIELD),
@@ -538,7 +538,7 @@ SECTIONS: Final = (
                 "document",
                 "honoured",
                 {"source": {"type": "text", "media_type": "text/plain", "data": "a"}},
-                "its text; of PDFs with the extra `pdf` (`test_documents.py`)",
+                "its text; of PDFs with the extra `pdf`",
                 f"{MESSAGES}::test_document",
             ),
             Row(
@@ -600,7 +600,7 @@ SECTIONS: Final = (
         (
             Row("custom", "honoured", {"name": "f", "input_schema": {}}, "", f"{MESSAGES}::test_tools"),
             Row("tool_search_tool*", "ignored", {"name": "x"}, _HOSTED),
-            Row("mcp_toolset", "ignored", {"name": "x"}, "give the server to the gateway ([mcp](mcp.md))"),
+            Row("mcp_toolset", "ignored", {"name": "x"}, "give the server to the gateway ([tools](tools.md#mcp-servers))"),
             *[
                 Row(f"{kind}_*", "ignored", {"name": "x"}, _HOSTED)
                 for kind in ("advisor", "code_execution", "web_fetch", "web_search")
@@ -613,26 +613,50 @@ SECTIONS: Final = (
     ),
 )
 
-INTRODUCTION: Final = """# The three APIs, field by field
+INTRODUCTION: Final = """# API
 
-What happens to each request field that the current SDKs (openai {openai}, anthropic {anthropic}) know. This page is
-made from `tests/api_fields.py`; a test sends every row's sample, and another fails when an SDK gets a field without a
-verdict.
+Which endpoints there are, and what happens to each request field that openai {openai} and anthropic {anthropic} know.
+
+| API | endpoints |
+|---|---|
+| OpenAI Chat Completions | `POST /v1/chat/completions`, and the old `/v1/completions` |
+| OpenAI Responses | `POST /v1/responses` (also a WebSocket), `/v1/responses/compact`, `/v1/responses/input_tokens`, `GET`/`DELETE /v1/responses/{{id}}`, `/input_items` |
+| Anthropic Messages | `POST /v1/messages`, `/v1/messages/count_tokens` |
+| models, tools, health | `GET /v1/models`, `/v1/models/{{id}}`, `/v1/tools`, `/health`, `/healthz`, `/readyz`, [`/metrics`](deploy.md#prometheus), `/openapi.json` |
+| what the gateway does | `GET /caretway/v1/now` ... ([dashboard](dashboard.md#its-api)) |
+
+Most paths also work without `/v1`, with it twice, or with a slash at the end. `GET /` lists them. Errors, also in a stream, have
+`message`, `type`, `code` and `status` in the shape of the API ([codes](troubleshooting.md#error-codes)).
+
+| header of a request | effect |
+|---|---|
+| `x-caretway-session` | `fresh`, `required` or `auto`: [sessions](tools.md) |
+| `x-caretway-workspace`, `x-caretway-mcp` | the directory for local tools; `on` or `off` for [MCP servers](tools.md#mcp-servers) |
+| `x-caretway-key` | the gateway's key, where `Authorization` holds another |
+
+| header of an answer | says |
+|---|---|
+| `x-caretway-session`, `x-caretway-session-reason` | `fresh`, `resumed`, `continued` or `replayed`, and why |
+| `x-caretway-model`, `x-caretway-model-reason` | the [model](models.md#names) that answers, with parameters, and why |
+| `x-caretway-backend` | the backend |
+| `x-caretway-ignored` | fields without effect |
+| `x-caretway-tools`, `x-caretway-tool-choice`, `x-caretway-pictures` | changed schemas; a demand that was not met; images that may not be seen |
+| `x-caretway-budget`, `x-caretway-passed-to` | a [budget](usage.md#budgets) above 80 %; the gateway of a [cluster](cluster.md) that answers |
+
+`input_tokens` and `count_tokens` are estimates, four bytes a token. `GET /v1/models` takes Anthropic's `limit`, `after_id` and
+`before_id` from clients that send `anthropic-version`. Not served, with a 404 that says so: embeddings, audio, images, videos,
+moderation, reranking, files, vector stores, batches.
+
+## Fields
 
 | verdict | meaning |
 |---|---|
-| honoured | it has its effect; the test that shows it is named |
-| accepted | it needs no effect here, and nothing is said |
-| ignored | it has no effect, and is named in the header `x-caretway-ignored` unless its value asks for nothing |
-| refused | an error that names the field and the way out, because ignoring it would change the question |
+| honoured | it has its effect |
+| accepted | it needs no effect |
+| ignored | it has no effect, and is named in `x-caretway-ignored` unless its value asks for nothing |
+| refused | an error that names the field and the way out |
 
-Any field that no SDK knows is ignored and named. `null` is the same as absent. A wrong type is a 400,
-unless the field is accepted and not read.
-
-Not served, each with a 404 that says so: embeddings, audio, images, videos, moderation and reranking (Cursor has none);
-files, vector stores and batches (nothing is kept; send the content, one request at a time). `POST
-/v1/responses/input_tokens` and `POST /v1/messages/count_tokens` are estimates: four bytes a token. `GET /v1/models`
-takes Anthropic's `limit`, `after_id` and `before_id` from clients that send `anthropic-version`.
+Unknown fields are ignored and named. `null` is the same as absent. A wrong type is a 400, unless the field is not read.
 """
 
 
@@ -648,11 +672,14 @@ def _versions() -> dict[str, str]:
 
 
 def _sections() -> Iterator[str]:
+    """A table for each section; names with the same verdict and remark share a row."""
     for section in SECTIONS:
-        yield f"## {section.title}\n\n| field | verdict | |\n|---|---|---|"
+        rows: dict[tuple[str, str], list[str]] = {}
         for row in section.rows:
-            shown = f" `{row.test.rpartition('/')[2]}`" if row.test else ""
-            yield f"| `{row.name}` | {row.verdict} | {row.words}{';' if row.words and shown else ''}{shown} |"
+            rows.setdefault((row.verdict, row.words), []).append(f"`{row.name}`")
+        yield f"## {section.title}\n\n| field | verdict | |\n|---|---|---|"
+        for (verdict, words), names in rows.items():
+            yield f"| {', '.join(names)} | {verdict} | {words} |"
         yield ""
 
 

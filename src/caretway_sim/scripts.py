@@ -74,7 +74,7 @@ class Script:
         return self._then(Wait(delay_ms))
 
     def fail(self, code: str, when: Literal["here", "before", "after"] = "here") -> "Script":
-        """Cursor refuses: `rate_limit`, `usage_limit`, `unavailable`, `overflow` ... (docs/simulator.md)."""
+        """Cursor refuses: `rate_limit`, `usage_limit`, `unavailable`, `overflow` ... (docs/testing.md)."""
         if code not in FAILURES:
             raise ValueError(f"there is no failure {code!r}; there are {', '.join(FAILURES)}")
         return self._then(Fail(code, when))

@@ -1,6 +1,6 @@
 """`caretway doctor` in the states that people are in: which sentence it says, and its exit code. Real processes.
 
-docs/doctor.md has the same table; a test compares them.
+docs/troubleshooting.md has the same table; a test compares them.
 """
 
 import json
@@ -23,14 +23,14 @@ from caretway.dashboard.local_checks import check_space
 
 from .test_commands import ADDRESS, caretway, read_until
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "doctor.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "troubleshooting.md"
 NOWHERE: Final = "http://127.0.0.1:1"
 
 
 @dataclass(frozen=True)
 class State:
     name: str
-    """As docs/doctor.md calls it."""
+    """As docs/troubleshooting.md calls it."""
     finding: str
     says: str
     exit_code: int = 1

@@ -252,7 +252,7 @@ def test_the_plugin_fails_a_test_that_leaves_a_script_unplayed(tmp_path: Path) -
 
 
 def test_the_examples_that_need_no_framework(tmp_path: Path) -> None:
-    retry, own = examples(PAGE)[1:]
+    retry, own = examples(PAGE)[1:3]
     uses = own + "\n\ndef test_it(strict_gateway):\n    assert strict_gateway.api_key == 'a-key-of-this-test'\n"
     done = run_pytest(sys.executable, tmp_path, retry, uses)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
@@ -279,8 +279,8 @@ def runtime_packages() -> list[str]:
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_the_examples_of_the_library_page(number: int, tmp_path: Path) -> None:
-    example = examples(ROOT / "docs" / "library.md")[number]
+def test_the_examples_of_starting_a_gateway(number: int, tmp_path: Path) -> None:
+    example = examples(PAGE)[3 + number]
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", example], env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

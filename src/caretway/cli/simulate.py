@@ -74,7 +74,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="Change one habit of the profile; may be repeated. docs/like-cursor.md names them.",
+        help="Change one habit of the profile; may be repeated. src/caretway_sim/README.md names them.",
     )
     parser.add_argument(
         "--proxy",

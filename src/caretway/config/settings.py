@@ -720,7 +720,7 @@ class Settings:
         metadata=_limit(
             WORDS,
             "How much may be used, by everybody, by each key, in a conversation or in one run: runs=500/day, "
-            "key.cents=500/month, conversation.tokens=5M, run.tokens=1M (docs/budgets.md).",
+            "key.cents=500/month, conversation.tokens=5M, run.tokens=1M (docs/usage.md).",
         ),
     )
     hook: str | None = field(
@@ -729,7 +729,7 @@ class Settings:
         metadata=_limit(
             FILLED_TEXT,
             "A command, or an http:// or https:// address, that is told when a budget is low or used up, when Cursor's "
-            "usage is back, and when the sign-in is lost (docs/budgets.md).",
+            "usage is back, and when the sign-in is lost (docs/usage.md).",
             secret=True,
         ),
     )

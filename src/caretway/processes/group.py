@@ -2,7 +2,7 @@
 and reaps the leader last, so that its process id is not reused. Blocking; standard library only.
 
 `subprocess.Popen` is a vfork on Linux and costs the same however large this process is; uvloop's own subprocesses fork,
-which copies its page tables. `os.posix_spawn` cannot change the directory; docs/performance.md has the figures.
+which copies its page tables. `os.posix_spawn` cannot change the directory; bench/README.md has the figures.
 """
 
 import contextlib

@@ -93,7 +93,7 @@ def test_every_family_has_help_a_type_and_a_unit() -> None:
 
 
 def test_the_guide_names_every_metric() -> None:
-    guide = Path(__file__).parents[3].joinpath("docs", "observability.md").read_text()
+    guide = Path(__file__).parents[3].joinpath("docs", "deploy.md").read_text()
     told = set(re.findall(r"`((?:caretway|process)_\w+)`", guide))
     metrics = Metrics()
     heads = re.findall(r"^# HELP (\S+)", metrics.render(NOW).decode(), re.MULTILINE)

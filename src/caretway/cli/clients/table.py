@@ -20,18 +20,16 @@ class ClientProgram:
     """The executable."""
     api: str
     install: str
-    page: str
-    """Its page in docs/clients."""
     launch: Callable[[Target], LaunchPlan]
     setup: Callable[[Target, Surroundings], tuple[FilePlan, ...]] | None
     then: str
     """What to type after `setup`, with `{model}`; or, without a `setup`, why there is none."""
-    run_here: str
-    """What was run with the real program, for the docs."""
     seen_as: str = ""
     """What the ledger calls it. Empty where its user agent is a library's, or it sends none."""
     key_from: str = f"It takes the gateway's key from {KEY_VARIABLE}."
     """After `setup`, where the gateway requires a key."""
+    page: str = "README.md"
+    """Its page in docs/clients."""
 
     @property
     def starts_with(self) -> str:
@@ -47,11 +45,9 @@ CLIENTS: Final = (
         "opencode",
         "chat",
         _NPM + "opencode-ai",
-        "opencode.md",
         launching.opencode,
         setting_up.opencode,
         "opencode --model caretway/{model}",
-        "launch and setup, text, its own tool, Cursor's shell redirected to it",
         "opencode",
     ),
     ClientProgram(
@@ -60,12 +56,11 @@ CLIENTS: Final = (
         "claude",
         "messages",
         _NPM + "@anthropic-ai/claude-code",
-        "claude-code.md",
         launching.claude,
         setting_up.claude,
         "claude --settings ~/.claude/caretway.json",
-        "the same, a tool that it loads by a search, four turns with Claude names",
         "claude-code",
+        page="claude-code.md",
     ),
     ClientProgram(
         "codex",
@@ -73,12 +68,11 @@ CLIENTS: Final = (
         "codex",
         "responses",
         _NPM + "@openai/codex",
-        "codex.md",
         launching.codex,
         setting_up.codex,
         "codex --profile caretway",
-        "the same",
         "codex",
+        page="codex.md",
     ),
     ClientProgram(
         "aider",
@@ -86,11 +80,9 @@ CLIENTS: Final = (
         "aider",
         "chat",
         "uv tool install aider-chat",
-        "aider.md",
         launching.aider,
         setting_up.aider,
         "aider --config ~/.aider.caretway.yml",
-        "launch and setup, text, an edit that reaches the file",
         "",
         "It takes the gateway's key from AIDER_OPENAI_API_KEY.",
     ),
@@ -100,11 +92,9 @@ CLIENTS: Final = (
         "goose",
         "chat, responses",
         "brew install block-goose-cli",
-        "goose.md",
         launching.goose,
         setting_up.goose,
         "GOOSE_PROVIDER=caretway GOOSE_MODEL={model} goose",
-        "launch and setup, text, its own tool, Cursor's shell redirected to it",
     ),
     ClientProgram(
         "continue",
@@ -112,11 +102,9 @@ CLIENTS: Final = (
         "cn",
         "chat, responses",
         _NPM + "@continuedev/cli",
-        "continue.md",
         launching.continue_cli,
         setting_up.continue_cli,
         "cn --config ~/.continue/agents/caretway.yaml",
-        "the same",
         "ls-js",
     ),
     ClientProgram(
@@ -125,11 +113,9 @@ CLIENTS: Final = (
         "qwen",
         "chat",
         _NPM + "@qwen-code/qwen-code",
-        "qwen.md",
         launching.qwen,
         None,
         "its settings name one provider as the default, and nothing can be added beside it",
-        "launch, its own tool",
         "qwencode",
     ),
     ClientProgram(
@@ -138,11 +124,9 @@ CLIENTS: Final = (
         "pi",
         "chat",
         _NPM + "@earendil-works/pi-coding-agent",
-        "pi.md",
         launching.pi,
         setting_up.pi,
         "pi --provider caretway --model {model}",
-        "launch and setup, its own tool",
         "pi",
     ),
     ClientProgram(
@@ -151,11 +135,9 @@ CLIENTS: Final = (
         "cline",
         "chat",
         _NPM + "cline",
-        "cline-kilo.md",
         launching.cline,
         None,
         "its file also holds the provider that it used last, and it rewrites it all the time",
-        "launch, its own tool",
     ),
     ClientProgram(
         "kilo",
@@ -163,11 +145,9 @@ CLIENTS: Final = (
         "kilo",
         "chat",
         _NPM + "@kilocode/cli",
-        "cline-kilo.md",
         launching.kilo,
         setting_up.kilo,
         "kilo --model caretway/{model}",
-        "launch and setup, its own tool",
         "kilo-code",
     ),
     ClientProgram(
@@ -176,11 +156,9 @@ CLIENTS: Final = (
         "copilot",
         "chat",
         _NPM + "@github/copilot",
-        "copilot.md",
         launching.copilot,
         None,
         "it takes another provider from variables only",
-        "launch, its own tool",
     ),
     ClientProgram(
         "llm",
@@ -188,11 +166,9 @@ CLIENTS: Final = (
         "llm",
         "chat",
         "uv tool install llm",
-        "llm.md",
         launching.llm,
         setting_up.llm,
         "llm -m caretway/{model}",
-        "launch and setup, text, its own tool",
         "",
         f"Give it the gateway's key: llm keys set {NAME}",
     ),

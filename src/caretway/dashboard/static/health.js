@@ -39,7 +39,7 @@ function draw(told, restart) {
     panel(
       "MCP servers",
       told.mcp.servers.length === 0
-        ? empty(told.mcp.enabled ? "No server is configured." : "MCP servers are off.", "Name a file with ", code("--mcp-config FILE"), "; see docs/mcp.md.")
+        ? empty(told.mcp.enabled ? "No server is configured." : "MCP servers are off.", "Name a file with ", code("--mcp-config FILE"), "; see docs/tools.md.")
         : told.mcp.servers.map((server) =>
             h(
               "details",
