@@ -92,11 +92,11 @@ def main(words: list[str]) -> int:
 def with_tables(page: str) -> str:
     """The page with its tables made anew: the clients of `caretway launch` and the libraries, at the versions pinned in
     the rig."""
-    from clients import CLIENTS
     from rig import version
 
     from caretway.cli.clients.table import ALSO, BY_NAME
     from caretway.cli.clients.values import OfferedModel, Surroundings, Target
+    from clients import CLIENTS
 
     runs = {ALSO.get(one.name, one.name): f"{version(one)}: {', '.join(one.modes)}" for one in CLIENTS}
     target = Target("http://127.0.0.1:32124", "local", (OfferedModel("default", "Auto"),), "default")
@@ -104,7 +104,9 @@ def with_tables(page: str) -> str:
     programs = "| client | install | start | `setup` writes | API | run |\n|---|---|---|---|---|---|\n"
     for one in BY_NAME.values():
         files = ", ".join(f"`{plan.path}`" for plan in one.setup(target, home)) if one.setup else "-"
-        programs += f"| {one.title} | `{one.install}` | `{one.starts_with}` | {files} | {one.api} | {runs[one.name]} |\n"
+        programs += (
+            f"| {one.title} | `{one.install}` | `{one.starts_with}` | {files} | {one.api} | {runs[one.name]} |\n"
+        )
     libraries = "| library | run |\n|---|---|\n"
     for one in CLIENTS:
         if not (one.name in BY_NAME or one.name in ALSO or one.install_as or one.name.partition("-")[0] in BY_NAME):

@@ -485,7 +485,12 @@ SECTIONS: Final = (
                 "its edits: see below",
                 WISHES,
             ),
-            Row("mcp_servers", "ignored", [{"type": "url"}], "give the server to the gateway ([tools](tools.md#mcp-servers))"),
+            Row(
+                "mcp_servers",
+                "ignored",
+                [{"type": "url"}],
+                "give the server to the gateway ([tools](tools.md#mcp-servers))",
+            ),
             Row("compaction", "honoured", {"type": "summarize"}, "the answer is one `compaction` block", SUMMARISED),
             Row("diagnostics", "ignored", {"a": 1}, _NO_FIELD),
             Row("inference_geo", "ignored", "us", _NO_FIELD),
@@ -600,7 +605,12 @@ SECTIONS: Final = (
         (
             Row("custom", "honoured", {"name": "f", "input_schema": {}}, "", f"{MESSAGES}::test_tools"),
             Row("tool_search_tool*", "ignored", {"name": "x"}, _HOSTED),
-            Row("mcp_toolset", "ignored", {"name": "x"}, "give the server to the gateway ([tools](tools.md#mcp-servers))"),
+            Row(
+                "mcp_toolset",
+                "ignored",
+                {"name": "x"},
+                "give the server to the gateway ([tools](tools.md#mcp-servers))",
+            ),
             *[
                 Row(f"{kind}_*", "ignored", {"name": "x"}, _HOSTED)
                 for kind in ("advisor", "code_execution", "web_fetch", "web_search")

@@ -58,8 +58,8 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
         if own or local.mode == "off" or not wanted:
             bridged = not own and request.tools
             return _bridged_rules(request) if bridged else nothing
-        from .local.workspaces import workspace_of
         from .local.tools import GuardedTools, LocalTools
+        from .local.workspaces import workspace_of
 
         workspace = workspace_of(request, local.workspace, local.workspaces)
         tools = LocalTools(workspace, local.mode, local.shell_timeout, local.output_bytes, local.environment)
