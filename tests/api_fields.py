@@ -30,7 +30,7 @@ class Row:
 class Section:
     title: str
     types: tuple[str, ...]
-    """Where the fields stand in the SDKs: `MODULE:NAME` of a TypedDict, or of a union of them distinguished by `type`."""
+    """Where the fields stand in the SDKs: `MODULE:NAME` of a TypedDict, or of a union with `type`."""
     place: str
     """Where a sample goes: a field of the body itself, or `tools`, `content`, `items`, `edits`."""
     dialect: str
@@ -667,7 +667,7 @@ moderation, reranking, files, vector stores, batches.
 | refused | an error that names the field and the way out |
 
 Unknown fields are ignored and named. `null` is the same as absent. A wrong type is a 400, unless the field is not read.
-"""
+"""  # noqa: E501  # rows of tables
 
 
 def page() -> str:
