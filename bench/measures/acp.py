@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from caretway.backends.cli.approvals import Approvals
-from caretway.backends.cli.mcp_messages import SERVER, McpUse, reply, result
+from caretway.backends.cli.native_tools import Approvals
+from caretway.backends.cli.tool_server import SERVER, McpUse, reply, result
 
 from ..ledger import Ledger
 from ..load import PATIENCE_S, WrongAnswer

@@ -14,7 +14,7 @@ from typing import Any
 
 from caretway.backends.builtin_tools.policy import MCP_TOOL_CALLS
 from caretway.backends.sdk.backend import find_sdk
-from caretway.backends.sdk.node import egress, node_command
+from caretway.backends.sdk.bridge import egress, node_command
 
 from ..extras import why_missing
 from ..ledger import Ledger

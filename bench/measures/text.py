@@ -5,9 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from caretway.backends.text_protocol.limits import DEFAULT_TEXT_LIMITS
-from caretway.backends.text_protocol.parser import Parser
-from caretway.backends.text_protocol.reader import TextReader
+from caretway.backends.text_protocol.parser import DEFAULT_TEXT_LIMITS, Parser
+from caretway.backends.text_protocol.turn import TextReader
 from caretway.core.events import Event, TextDelta, TurnEnded
 
 from ..ledger import Ledger, slope

@@ -29,9 +29,8 @@ from .api.page_door import PageDoor
 from .api.respond import Content, Responder
 from .api.route_table import PREFIX
 from .api.tenant import Tenant, TenantResolver
-from .backends.text_protocol.think_tags import think_tags
-from .backends.text_protocol.thinking import thinking
-from .backends.text_protocol.tool_strict import demand_tools
+from .backends.text_protocol.prompt import demand_tools
+from .backends.text_protocol.thinking import think_tags, thinking
 from .config import ConfigError, Settings, hosts, process_environment
 from .config.secrets import gateway_keys, secrets_in
 from .config.telemetry import process_telemetry

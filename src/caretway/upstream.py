@@ -24,7 +24,7 @@ from .accounts.token_lifetime import issued_at, subject
 from .accounts.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
 from .backends.agent.backend import AgentBackend, AgentSetup
 from .backends.agent.compose import RunContext
-from .backends.agent.model_lists import REST_PATH, BaseSource, rest_models
+from .backends.agent.models import REST_PATH, BaseSource, rest_models
 from .backends.agent.turn_clock import ConversationLimits
 from .backends.builtin_tools.policy import LocalSetup, tool_policy
 from .config import Settings, hosts, process_environment, process_home
@@ -423,8 +423,7 @@ def _sdk(settings: Settings, beside: Backend | None) -> Backend:
     if (missing := sdk_missing()) is not None:
         raise missing
     from .backends.sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
-    from .backends.sdk.bridge import BridgeSetup
-    from .backends.sdk.node import egress, node_command
+    from .backends.sdk.bridge import BridgeSetup, egress, node_command
 
     places = hosts(settings)
     agent = _setup(settings, CursorSdkBackend.name)
@@ -487,8 +486,7 @@ def sdk_missing() -> GatewayError | None:
 
 def _cli(settings: Settings) -> Backend:
     from .backends.cli.backend import CliSetup, CursorCliBackend
-    from .backends.cli.limits import CliLimits
-    from .backends.cli.program import named_program
+    from .backends.cli.program import CliLimits, named_program
 
     return CursorCliBackend(
         CliSetup(
@@ -524,8 +522,7 @@ def _cli(settings: Settings) -> Backend:
 
 
 def _legacy_chat(settings: Settings, stack: AsyncExitStack, share: ShareSignIn | None) -> Backend:
-    from .backends.legacy_chat.backend import LegacyChatBackend
-    from .backends.legacy_chat.turn import ChatLimits
+    from .backends.legacy_chat import ChatLimits, LegacyChatBackend
 
     transport = _traced(open_api(settings), settings, stack)
     tokens = token_source(settings, transport, share)

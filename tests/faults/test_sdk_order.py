@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from caretway.backends.sdk.backend import find_sdk
-from caretway.backends.sdk.node import BRIDGE
+from caretway.backends.sdk.bridge import BRIDGE
 from contract.subjects import WAYS
 
 pytestmark = pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never")

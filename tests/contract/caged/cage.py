@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from caretway.backends.sdk.node import SdkInstall, egress, node_command
+from caretway.backends.sdk.bridge import SdkInstall, egress, node_command
 
 HERE: Final = Path(__file__).parent
 PATIENCE_S: Final = 60.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from caretway.backends.cli.backend import CliSetup, CursorCliBackend
-from caretway.backends.cli.limits import CliLimits
+from caretway.backends.cli.program import CliLimits
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn

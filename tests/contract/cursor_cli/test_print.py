@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from caretway.backends.cli.backend import CliSetup, CursorCliBackend
-from caretway.backends.cli.limits import CliLimits
+from caretway.backends.cli.program import CliLimits
 from caretway.config import process_cursor_agent_files
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest

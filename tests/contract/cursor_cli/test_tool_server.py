@@ -10,8 +10,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from caretway.backends.cli.mcp_messages import Answer, McpUse, listed_tools
-from caretway.backends.cli.tool_server import MAX_BODY_BYTES, ToolServer
+from caretway.backends.cli.tool_server import MAX_BODY_BYTES, Answer, McpUse, ToolServer, listed_tools
 from caretway.core.request import ToolSpec
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "arguments": {}}}

@@ -26,12 +26,10 @@ from ...processes.tasks import aside
 from ...schemas.fitting import rules_for
 from ..builtin_tools.policy import ToolPolicy
 from ..builtin_tools.queries import WebSearch
-from .compose import Opening, RunContext
-from .model_lists import ASK_BASES, BaseSource, base_models, read_usable
-from .model_shapes import AccountMemory, ModelShape, shapes_for
-from .new_conversations import NewConversations
+from .compose import Opening, RunContext, read_snapshot, with_unread
+from .conversation import NewConversations
+from .models import ASK_BASES, AccountMemory, BaseSource, ModelShape, base_models, read_usable, shapes_for
 from .period_usage import UsageCheck
-from .snapshots import read_snapshot, with_unread
 from .turn import AgentTurn
 from .turn_clock import ConversationLimits
 

@@ -10,27 +10,212 @@ else while calls are expected means that the model took another way (`Diverged`)
 """
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final
 
+from msgspec import Struct
+
+from ...core.errors import ErrorKind, GatewayError
 from ...core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted
-from ...core.request import ToolResult
+from ...core.request import Image, ToolResult
 from ..builtin_tools.execs import Convert, readdressed
-from . import call_limits as limits
-from .arguments import grown, sure
-from .call_rows import (
-    Asked,
-    Call,
-    CallState,
-    Saved,
-    answered_again,
-    may_be,
-    means,
-    result_held,
-    still_missing,
-    written_whole,
-)
-from .drafts import MAX_DRAFT_CHARS, MAX_ID_CHARS, Drafts
-from .echo import Diverged
-from .held_results import Held
+from .arguments import complete, grown, rest, same_meaning, spellings, sure
+from .lost_run import Diverged, Held
+
+# ---- One row of the table of calls: its state (being written, asked, answered), whether a call on the wire means the
+# same one, its answer given again, and whether a checkpoint holds its result. Pure.
+
+
+class CallState(Enum):
+    WRITING = "being written"
+    ASKED = "asked for"
+    ANSWERED = "answered"
+
+
+class Saved(Enum):
+    NO = "in no checkpoint"
+    LIKELY = "the model spoke after the result, then came a checkpoint"
+    YES = "in the checkpoint"
+
+
+class Call(Struct, eq=False):
+    id: str
+    name: str
+    convert: Convert | None = None
+    """None: it runs on this side."""
+    wire_ids: tuple[str, ...] = ()
+    """All that the server calls it."""
+    own_id: bool = False
+    """On this attempt it was told of under an id of its own and another one."""
+    state: CallState = CallState.WRITING
+    arguments: str = ""
+    begun: bool = False
+    """The client has its start."""
+    streamed: str = ""
+    """What the client has of its arguments."""
+    draft: str = ""
+    """What this attempt has told of them."""
+    exec_id: int | None = None
+    """The exec that waits for the result, on this attempt."""
+    typed: bool = False
+    """The answer has a fixed shape (a redirected exec) and no room for other words."""
+    shown: bool = False
+    """The client has the whole call."""
+    early: bool = False
+    """And the server has written it, but not asked for it yet."""
+    result: ToolResult | None = None
+    replies: Sequence[bytes] = ()
+    """What answered a call that ran on this side."""
+    taken: bool = False
+    """The server said that it has the result."""
+    saved: Saved = Saved.NO
+    step: int = 0
+    """Calls of one step are made together; those of the next, after their results."""
+    size: int = 0
+
+    @property
+    def here(self) -> bool:
+        return self.convert is None
+
+    @property
+    def forgotten(self) -> bool:
+        return self.state is CallState.ANSWERED and self.result is None and not self.replies
+
+    @property
+    def remembered_bytes(self) -> int:
+        size = len(self.arguments) + len(self.streamed) + sum(map(len, self.replies))
+        if self.result is not None:
+            size += sum(len(part.data) if isinstance(part, Image) else len(part.text) for part in self.result.content)
+        return size
+
+    def drop_answer(self) -> int:
+        """Forgets what answered it. How many bytes that frees, with its arguments."""
+        self.result, self.replies = None, ()
+        freed, self.size = self.size, 0
+        return freed
+
+
+class Asked(Struct, frozen=True):
+    call: Call
+    events: Sequence[Event] = ()
+    replies: Sequence[bytes] = ()
+    """The answer, when it is known."""
+    run: bool = False
+    """It is to be run on this side, now."""
+
+
+def may_be(known: Call, name: str, arguments: str) -> bool:
+    """A call on the wire may be the one that is known by its id: an id may stand for a read and a write."""
+    if known.name != name:
+        return False
+    return known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments)
+
+
+def means(call: Call, name: str, arguments: str, draft: str) -> bool:
+    """A call on the wire is this one: by its name, and by its arguments however they are spelled."""
+    if call.name != name:
+        return False
+    if call.state is CallState.WRITING:
+        return rest(call.streamed, spellings(draft, arguments)) is not None
+    return same_meaning(call.arguments, arguments)
+
+
+def written_whole(call: Call) -> str:
+    """The model's own text of a call that goes on from what the client has; empty while it is not whole."""
+    for text in (call.draft, call.streamed + "}"):
+        if text.startswith(call.streamed) and complete(text):
+            return text
+    return ""
+
+
+def still_missing(call: Call) -> str:
+    """What the client has not got of the arguments of a call that is asked for. Raises Diverged."""
+    missing = rest(call.streamed, spellings(call.draft, call.arguments))
+    if missing is not None:
+        return missing
+    if not (told := written_whole(call)):
+        raise Diverged("the model went on with other arguments than it began with", in_call=True)
+    return told[len(call.streamed) :]
+
+
+def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequence[bytes]:
+    """The answer to a call that was answered before."""
+    if call.forgotten:
+        raise Diverged("the result of a call is no longer remembered")
+    if call.result is None or convert is None:
+        return readdressed(call.replies, exec_id)
+    return convert(exec_id, call.result)
+
+
+def result_held(call: Call, held: Held) -> bool | None:
+    """The checkpoint holds the call's result. None: it cannot be known from the checkpoint itself."""
+    told = () if "~" in call.id else tuple(map(held, call.wire_ids))  # an id that stands for two calls tells nothing
+    return True if True in told else False if False in told else None
+
+
+# ---- Arguments of calls that are being written and not shown yet, because the call is not known or belongs to a later
+# response. Bounded in number and characters. Pure.
+
+MAX_DRAFTS: Final = 512
+MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
+"""Of all of them."""
+MAX_ID_CHARS: Final = 1024
+
+
+class Drafts:
+    __slots__ = ("_chars", "_texts")
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._chars = 0
+
+    def knows(self, ids: Sequence[str]) -> bool:
+        return any(one in self._texts for one in ids)
+
+    def begin(self, ids: Sequence[str]) -> None:
+        if len(self._texts) < MAX_DRAFTS and len(ids[0]) <= MAX_ID_CHARS:
+            self._texts[ids[0]] = ""
+
+    def grow(self, ids: Sequence[str], piece: str) -> bool:
+        """False: it is too much."""
+        for one in ids:
+            if one in self._texts:
+                before = self._texts[one]
+                self._texts[one] = draft = grown(before, piece)
+                self._chars += len(draft) - len(before)
+        return self._chars <= MAX_DRAFT_CHARS
+
+    def text(self, call_id: str) -> str:
+        return self._texts.get(call_id, "")
+
+    def take(self, ids: Sequence[str]) -> str:
+        draft = next((self._texts.pop(one) for one in ids if one in self._texts), "")
+        self._chars -= len(draft)
+        return draft
+
+    def clear(self) -> None:
+        self._texts.clear()
+        self._chars = 0
+
+
+# ---- How many tool calls a turn may have, how large one may be, how much of them is remembered; and the error for
+# more.
+
+MAX_CALLS: Final = 20_000
+"""Of one turn, finished ones included: their ids are remembered."""
+MAX_OPEN_CALLS: Final = 512
+"""Calls that are being written, asked for, or answered and in no checkpoint."""
+MAX_WIRE_IDS: Final = 8
+"""Of one call: each attempt may use others."""
+MAX_ARGUMENT_CHARS: Final = 1024 * 1024
+"""Of one call, as JSON. It is quoted in the answer, some dialects say it several times, and all of that at once."""
+MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
+"""Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
+
+
+def too_much(what: str) -> GatewayError:
+    return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor made {what}.", hint="Ask for less in one turn.")
+
 
 __all__ = ["Call", "CallState", "CallTable"]
 
@@ -103,7 +288,7 @@ class CallTable:
         call = self._told_of(ids)
         if call is None:
             if not self._drafts.grow(ids, piece):
-                raise limits.too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
+                raise too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
             return ()
         if call.state is not CallState.WRITING or not piece:
             return ()
@@ -126,8 +311,8 @@ class CallTable:
         typed: bool = False,
     ) -> Asked:
         """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
-        if len(arguments) > limits.MAX_ARGUMENT_CHARS:
-            raise limits.too_much(f"a tool call with arguments of {len(arguments)} characters")
+        if len(arguments) > MAX_ARGUMENT_CHARS:
+            raise too_much(f"a tool call with arguments of {len(arguments)} characters")
         may_show = self._may_show()
         draft = self._drafts.take(ids)
         call = self._asked_for(ids, name, arguments, draft)
@@ -354,10 +539,10 @@ class CallTable:
     # ---- the rows
 
     def _new(self, ids: Sequence[str], name: str, convert: Convert | None) -> Call:
-        if len(self._used) >= limits.MAX_CALLS or len(self._calls) >= limits.MAX_OPEN_CALLS:
-            raise limits.too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
+        if len(self._used) >= MAX_CALLS or len(self._calls) >= MAX_OPEN_CALLS:
+            raise too_much(f"more tool calls in one turn than is allowed ({len(self._used)})")
         if any(len(one) > MAX_ID_CHARS for one in ids):
-            raise limits.too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
+            raise too_much(f"a tool call whose id is longer than {MAX_ID_CHARS} characters")
         own = ids[0]
         if own in self._used:  # an edit is a read and a write under one id
             own = f"{own}~{len(self._used)}"
@@ -371,7 +556,7 @@ class CallTable:
         for one in ids:
             self._ids[one] = call
             if one not in call.wire_ids:
-                call.wire_ids = (*call.wire_ids[-limits.MAX_WIRE_IDS :], one)
+                call.wire_ids = (*call.wire_ids[-MAX_WIRE_IDS:], one)
 
     def _forget(self, call: Call) -> None:
         self._calls.pop(call.id, None)
@@ -383,11 +568,11 @@ class CallTable:
         size = call.remembered_bytes
         self._bytes += size - call.size
         call.size = size
-        if self._bytes > limits.MAX_REMEMBERED_BYTES:
+        if self._bytes > MAX_REMEMBERED_BYTES:
             for old in list(self._calls.values()):
                 if old is not call and old.state is CallState.ANSWERED and not old.forgotten:
                     self._bytes -= old.drop_answer()
-                    if self._bytes <= limits.MAX_REMEMBERED_BYTES:
+                    if self._bytes <= MAX_REMEMBERED_BYTES:
                         break
 
     def _show(self, call: Call) -> Sequence[Event]:

@@ -11,6 +11,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.event_buffer import weight
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
 from ...core.named_tool import demand
 from ...core.recovery import Cause
@@ -23,22 +24,51 @@ from ...cursor.wire.messages import pb
 from ...schemas.arguments import CORRECTIONS, ArgumentCheck
 from ..builtin_tools import execs
 from ..builtin_tools.execs import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
+from ..builtin_tools.policy import ToolRules
 from ..builtin_tools.queries import WebSearch, answer_query, plan_text
 from .arguments import arguments_json
-from .call_limits import MAX_ARGUMENT_CHARS
-from .calls import Call
-from .compose import Opening, message_bytes
-from .echo import Diverged, diverged_fault
-from .held_results import NAMELESS, held_results
-from .late_words import LateWords
-from .oversized import MAX_OVERSIZED, cannot_go_on, too_large, whole
+from .calls import MAX_ARGUMENT_CHARS, Call
+from .compose import Composer, Opening, RunContext, blob_source, message_bytes, write_state
+from .lost_run import NAMELESS, Diverged, diverged_fault, held_results
 from .run_life import Retry, RunLife, RunPhase
-from .snapshots import write_state
-from .step_end import StepPace
-from .tally import CACHE_LIFE_S, read_total
-from .turn_clock import ConversationLimits
-from .unseen_tokens import Learn
-from .wire_calls import client_name, mcp_answer, offered_names, ready_answer, wire_ids, with_extra
+from .tally import CACHE_LIFE_S, Learn, UnseenTokens, read_total
+from .turn_clock import ConversationLimits, StepPace, StepPaces
+from .wire_calls import (
+    MAX_OVERSIZED,
+    cannot_go_on,
+    client_name,
+    mcp_answer,
+    offered_names,
+    ready_answer,
+    too_large,
+    whole,
+    wire_ids,
+    with_extra,
+)
+
+# ---- Words that the model says after a response has ended with calls: kept for the next response, at most 1 MiB. Pure.
+
+MAX_LATE_BYTES: Final = 1024 * 1024
+
+
+class LateWords:
+    __slots__ = ("_bytes", "_events")
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._bytes = 0
+
+    def keep(self, events: Sequence[Event]) -> bool:
+        """False: it is more than is kept."""
+        self._events += events
+        self._bytes += sum(map(weight, events))
+        return self._bytes <= MAX_LATE_BYTES
+
+    def take(self) -> tuple[Sequence[Event], int]:
+        """The events, and how many characters they have."""
+        events, self._events, self._bytes = self._events, [], 0
+        return events, sum(len(event.text) for event in events if isinstance(event, TextDelta | ReasoningDelta))
+
 
 __all__ = ["Conversation", "Retry", "RunPhase"]
 
@@ -468,3 +498,38 @@ class Conversation(RunLife):
         self._pace.settled(self._longest_silence)
         self._unconfirmed = False
         self._silence = 0.0
+
+
+# ---- Begins the conversations of one account, over whatever carries them: openings are composed, blobs of earlier
+# turns are found, and what was learned in one turn (tokens that are not sent, pauses between calls) is known in the
+# next.
+
+
+class NewConversations:
+    def __init__(self, limits: ConversationLimits, surroundings: RunContext, *, check_limits: bool) -> None:
+        self._limits = limits
+        self.compose = Composer(surroundings, limits.max_message_bytes, check_limits=check_limits).compose
+        self.unseen = UnseenTokens()
+        self._paces = StepPaces(limits.sibling_quiet, limits.sibling_cap)
+
+    def begin(
+        self,
+        opening: Opening,
+        request: TurnRequest,
+        rules: ToolRules,
+        snapshot: Snapshot | None,
+        unseen: int,
+        web: WebSearch = "client",
+    ) -> Conversation:
+        return Conversation(
+            opening,
+            request,
+            policy=rules.policy,
+            limits=self._limits,
+            fetch_blob=blob_source(snapshot),
+            parent=snapshot.parent if snapshot is not None else None,
+            unseen=unseen,
+            learn=self.unseen.learner(request) if snapshot is None else None,
+            pace=self._paces.of(request.model),
+            web=web,
+        )

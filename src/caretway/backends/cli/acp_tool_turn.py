@@ -35,8 +35,8 @@ from ...schemas.arguments import CORRECTIONS, ArgumentCheck
 from .acp_agent import AcpAgent
 from .acp_turn import AcpTurn
 from .announced import Announcements
-from .chat import CliChat, write_chat
-from .mcp_messages import SERVER, Answer, McpUse, listed_tools, refusal, tool_answer
+from .prompt import CliChat, write_chat
+from .tool_server import SERVER, Answer, McpUse, listed_tools, refusal, tool_answer
 
 VIA: Final = "acp-tools"
 LOOKED_AT_S: Final = 5.0

@@ -24,8 +24,7 @@ from ...core.events import (
 from ...sessions.loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
 from ...sessions.loop_guard.results import result_words
 from .announced import CLOSED
-from .own_tools import PLAN, OwnCall, Showing, plan_text, shown, title
-from .print_translate import read_usage, run_usage
+from .print_translate import PLAN, OwnCall, Showing, plan_text, read_usage, run_usage, shown, title
 
 _STOPS: Final[Mapping[str, StopReason]] = {
     "end_turn": StopReason.END,

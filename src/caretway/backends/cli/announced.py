@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
-from .mcp_messages import SERVER
+from .tool_server import SERVER
 
 CLOSED: Final = ("completed", "failed", "cancelled")
 _HEADS: Final = (f"{SERVER}-", f"{SERVER}:")

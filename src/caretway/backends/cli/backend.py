@@ -26,23 +26,19 @@ from ...processes.child import Command
 from ...processes.nursery import Output, run_once
 from ...sessions.loop_guard.live import GuardSettings, LiveGuard
 from ..builtin_tools.local.workspaces import HEADER, workspace_of
-from .account import CliAccount
 from .acp_agent import AcpSetup
-from .acp_pool import AcpPool
 from .acp_tool_turn import VIA, AcpToolTurn, DeskOffer
 from .acp_translate import AcpTranslator
-from .acp_turn import AcpLaunch, AcpTurn
-from .chat import ChatFiles, CliChat, read_chat
+from .acp_turn import AcpLaunch, AcpPool, AcpTurn
 from .faults import Circumstances, classify
-from .limits import AGAIN_S, CliLimits
-from .mcp_messages import SERVER
-from .models import ModelList, ModelWish, read_models, with_aliases
+from .models import CliAccount, ModelList, ModelWish, read_models, with_aliases
 from .native_tools import ClientTools, ToolHandover
-from .own_tools import Showing
-from .print_translate import PrintTranslator
+from .print_translate import PrintTranslator, Showing
 from .print_turn import Launch, PrintTurn
-from .process import AgentNursery
+from .process import AgentNursery, Scratch, Slots
 from .program import (
+    AGAIN_S,
+    CliLimits,
     Mode,
     Program,
     Work,
@@ -54,9 +50,8 @@ from .program import (
     print_arguments,
     safe_chat_id,
 )
-from .prompt import Prompt, render, tail
-from .scratch import Scratch
-from .slots import Slots
+from .prompt import ChatFiles, CliChat, Prompt, read_chat, render, tail
+from .tool_server import SERVER
 
 log = logging.getLogger(__name__)
 

@@ -20,12 +20,10 @@ from ...core.turn import Snapshot
 from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader
 from ...processes.tasks import spawn
-from .chat import CliChat, write_chat
-from .limits import CliLimits
 from .print_translate import PrintTranslator
-from .process import AgentNursery
-from .program import safe_chat_id
-from .slots import Slot
+from .process import AgentNursery, Slot
+from .program import CliLimits, safe_chat_id
+from .prompt import CliChat, write_chat
 
 RETRIES: Final = 1
 

@@ -2,12 +2,150 @@
 missing or not executable (and how to install it). Ends one that closed its output and stays."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import os
+import shutil
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
+from ...core.request import Image
 from ...processes import nursery
 from ...processes.child import CannotStart, Child, ChildSink, Command, Pipe
+from ...storage.private_file import write_file
+
+# ---- How many cursor-agent turns run at once, and their queue: first come, first served; a full queue is OVERLOADED
+# with Retry-After; a place is given back once, also by a turn that was cancelled.
+
+
+class Slots:
+    def __init__(self, permits: int, queue: int, *, retry_after: float) -> None:
+        self._free = permits
+        self._queue = queue
+        self._retry_after = retry_after
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def join(self) -> "Slot":
+        """A slot, or GatewayError(OVERLOADED) when the queue is full. Nothing is awaited here."""
+        if self._free:
+            self._free -= 1
+            return Slot(self, None)
+        if len(self._waiting) >= self._queue:
+            raise GatewayError(
+                ErrorKind.OVERLOADED,
+                f"Every cursor-agent process is busy and {len(self._waiting)} requests wait already.",
+                hint="Raise cli_max_processes or cli_queue.",
+                retry_after=self._retry_after,
+            )
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        return Slot(self, turn)
+
+    def leave(self, turn: "asyncio.Future[None] | None") -> None:
+        if turn is not None and not turn.done():
+            self._waiting.remove(turn)
+            turn.cancel()
+            return
+        if self._waiting:
+            self._waiting.popleft().set_result(None)
+        else:
+            self._free += 1
+
+
+class Slot:
+    """Somebody's place: in the queue first, then at work. Given back once, from either."""
+
+    def __init__(self, slots: Slots, turn: "asyncio.Future[None] | None") -> None:
+        self._slots = slots
+        self._turn = turn
+        self._left = False
+
+    async def reached(self) -> None:
+        """It is our turn. Being cancelled here does not lose the place; `leave` does."""
+        if self._turn is not None:
+            await asyncio.shield(self._turn)
+
+    def leave(self) -> None:
+        if not self._left:
+            self._left = True
+            self._slots.leave(self._turn)
+
+
+# ---- The working directory of cursor-agent when none is named: an empty one of ours, shared for read-only modes, else
+# one for each conversation (32 kept). Pictures as files; files readable by their owner only.
+#
+# A mode that only reads shares one. A mode that writes gets one for each conversation, and the oldest are thrown away.
+
+KEPT: Final = 32
+_SHARED: Final = "read-only"
+_WITH_TOOLS: Final = "with-tools-"
+"""And the number of the process that uses it."""
+
+
+class Scratch:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def shared(self) -> Path:
+        return self._made(_SHARED)
+
+    def own(self) -> Path:
+        made = self._made(uuid.uuid4().hex)
+        others = [path for path in self._root.iterdir() if path.name != _SHARED and _WITH_TOOLS not in path.name]
+        for old in sorted(others, key=_age)[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+        return made
+
+    def with_tools(self) -> Path:
+        """For turns that have a client's tools: of this process alone."""
+        return self._made(f"{_WITH_TOOLS}{os.getpid()}")
+
+    def left_behind(self) -> list[Path]:
+        """Such directories of processes that are gone."""
+        found = self._root.glob(f"{_WITH_TOOLS}*") if self._root.is_dir() else ()
+        return [path for path in found if not _lives(path.name.removeprefix(_WITH_TOOLS))]
+
+    def keep_images(self, place: Path, images: Sequence[Image]) -> Path:
+        """Files for pictures that can only be told of, in a directory of their own inside `place`. Throw it away."""
+        folder = place / f"images-{uuid.uuid4().hex}"
+        folder.mkdir(mode=0o700)
+        for number, image in enumerate(images, 1):
+            kind = image.mime_type.rpartition("/")[2]
+            suffix = kind if kind.isalnum() else "png"
+            write_file(folder / f"{number}.{suffix}", image.data, durable=False)
+        return folder
+
+    def is_ours(self, path: Path) -> bool:
+        return path.parent == self._root
+
+    def _made(self, name: str) -> Path:
+        path = self._root / name
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return path
+
+
+def _lives(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except OSError:
+        pass  # somebody else's, or not to be asked
+    return True
+
+
+def _age(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
 
 MUTE_S: Final = 0.5
 """How long a program may run on after it closed its output: nothing more can be heard of it."""

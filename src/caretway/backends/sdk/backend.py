@@ -1,7 +1,7 @@
 """The official SDK as a Backend: a turn of the Agent API over a run of the SDK, the API key and what is known of its
 account, models and status as the SDK tells them, and where the SDK is installed.
 
-What is sent is decided in opening.py, what a run's end means in carrier.py, what the process may do in node.py.
+What is sent, and what a run's end means, is decided in carrier.py; what the process may do in bridge.py.
 """
 
 import importlib.util
@@ -20,15 +20,13 @@ from ...cursor.transport.faults import unusable
 from ...cursor.transport.identity import new_id
 from ...processes.tasks import aside
 from ..agent.backend import AgentSetup
-from ..agent.model_lists import read_rest
-from ..agent.new_conversations import NewConversations
-from ..agent.snapshots import blob_source, read_snapshot, with_unread
+from ..agent.compose import blob_source, read_snapshot, with_unread
+from ..agent.conversation import NewConversations
+from ..agent.models import read_rest
 from ..agent.turn import AgentTurn
-from .bridge import Bridges, BridgeSetup
-from .carrier import SdkOpener
-from .faults import sdk_unfit
-from .node import SdkInstall
-from .opening import SdkAccount, SdkOpening, sdk_opening
+from .bridge import Bridges, BridgeSetup, SdkInstall
+from .carrier import SdkAccount, SdkOpener, SdkOpening, sdk_opening
+from .frames import sdk_unfit
 
 log = logging.getLogger(__name__)
 

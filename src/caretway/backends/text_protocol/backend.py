@@ -16,14 +16,10 @@ from ...core.estimate import prompt_chars
 from ...core.request import Message, Role, Text, TurnRequest
 from ...core.turn import Backend, BackendStatus, ModelInfo, NativeTools, Snapshot, Turn
 from ...schemas.arguments import ArgumentCheck
-from .images import without_images
-from .instructions import wrong_call
-from .limits import DEFAULT_TEXT_LIMITS, TextLimits
-from .parser import BadCall, Parser
-from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result
-from .reader import TextReader
+from .parser import DEFAULT_TEXT_LIMITS, BadCall, Parser, TextLimits
+from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result, without_images, wrong_call
 from .thinking import SUFFIX, base_model, with_thinking
-from .turn import TextTurn
+from .turn import TextReader, TextTurn
 
 
 def new_trigger() -> str:

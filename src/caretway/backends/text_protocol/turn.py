@@ -7,13 +7,198 @@ All of that happens in the callback that brought the words (`core/outer_turn.py`
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import TERMINAL, Event
+from ...core.estimate import tokens
+from ...core.events import (
+    TERMINAL,
+    Event,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallReady,
+    ToolCallStarted,
+    TurnEnded,
+    TurnFailed,
+    TurnStarted,
+    Usage,
+    UsageReported,
+)
 from ...core.outer_turn import OuterTurn
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot, Turn
 from ...processes.tasks import spawn
-from .parser import BadCall
-from .reader import TextReader
+from .parser import BadCall, CallPiece, Parser, Piece, TextLimits, TextPiece, ThinkingPiece
+from .thinking import unclosed
+
+# ---- Parsed text -> the events of a turn: calls end it, words after calls (invented results) are dropped, a wrong call
+# is held for a correction or shown as text, usage is estimated where none is told. Pure.
+#
+# In: batches of the inner turn's events. A wrong call (no such tool, no JSON) stops the reader at the end of the
+# answer: `wrong` says what the model should be told. The answer to that is `corrected`, or `give_up` where it cannot be
+# told.
+
+
+class TextReader:
+    def __init__(self, parser: Parser, limits: TextLimits, *, prompt_chars: int = 0, only: str = "") -> None:
+        """`prompt_chars`: the size of the prompt, for an estimate of usage where upstream reports none. `only`: the
+        tool that the request demands by name; calls of others are left out."""
+        self.over = False
+        """The last event is out; what the inner turn says after that is not wanted."""
+        self.calls = 0
+        self.wrong: list[BadCall] = []
+        self.ended: TurnEnded | None = None
+        """The model has ended its answer, and there are wrong calls that it could be told of."""
+        self._parser = parser
+        self._limits = limits
+        self._corrections = limits.corrections
+        self._prompt_chars = prompt_chars
+        self._only = only
+        self._answer_chars = 0
+        self._started = False
+        self._usage: Usage | None = None
+        self._said: list[str] = []
+        """The model's own words, as long as it may have to be corrected."""
+        self._held: list[str] = []
+        """What was said behind a wrong call. Shown only if the model is not corrected."""
+        self._held_chars = 0
+
+    @property
+    def listens(self) -> bool:
+        """The inner turn's events are wanted."""
+        return not self.over and self.ended is None
+
+    @property
+    def said(self) -> str:
+        """All that the model said since it was corrected."""
+        return "".join(self._said)
+
+    def feed(self, batch: Sequence[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in batch:
+            if not self.listens:
+                break
+            self._read(event, out)
+        return out
+
+    def corrected(self) -> None:
+        """The model is told of its wrong calls and goes on."""
+        self._corrections -= 1
+        self.ended = None
+        self._said, self.wrong, self._held, self._held_chars = [], [], [], 0
+
+    def give_up(self) -> list[Event]:
+        """The model cannot be told: its wrong calls are text, and that was the end."""
+        assert self.ended is not None
+        ended, self.ended = self.ended, None
+        out: list[Event] = []
+        self._show_wrong(out)
+        self._end_once(ended, out)
+        return out
+
+    # ---- events of the inner turn
+
+    def _read(self, event: Event, out: list[Event]) -> None:
+        match event:
+            case TextDelta(text=text):
+                self._answer_chars += len(text)
+                if self._corrections:
+                    self._said.append(text)
+                for piece in self._parser.feed(text):
+                    if not self.over:
+                        self._show(piece, out)
+            case TurnEnded():
+                self._flush(out)
+                if self._parser.unclosed and not self.calls and not self.over:
+                    out.append(unclosed())
+                if self.wrong and self._corrections and not self.over:
+                    self.ended = event
+                elif not self.over:
+                    self._show_wrong(out)
+                    self._end_once(event, out)
+            case TurnFailed():
+                self._parser.break_off()
+                self._flush(out)
+                if not self.over:
+                    self._show_wrong(out)
+                    self._end_once(event, out)
+            case TurnStarted():
+                if not self._started:
+                    self._started = True
+                    out.append(event)
+            case UsageReported(usage=usage):
+                self._usage = usage.after(self._usage)
+                out.append(UsageReported(self._usage))
+            case _:
+                out.append(event)
+
+    def _flush(self, out: list[Event]) -> None:
+        for piece in self._parser.finish():
+            if not self.over:
+                self._show(piece, out)
+
+    def _end_once(self, event: TurnEnded | TurnFailed, out: list[Event]) -> None:
+        if not self.over:
+            self._end(event, out)
+
+    def _end(self, event: TurnEnded | TurnFailed, out: list[Event]) -> None:
+        self.over = True
+        if self._usage is None and isinstance(event, TurnEnded):
+            spent, given = tokens(self._prompt_chars), tokens(self._answer_chars)
+            out.append(UsageReported(Usage(max(1, spent), max(1, given), estimated=True)))
+        out.append(event)
+
+    # ---- pieces of the answer
+
+    def _show(self, piece: Piece, out: list[Event]) -> None:
+        match piece:
+            case CallPiece():
+                self._show_wrong(out)
+                self._call(piece, out)
+            case BadCall() if self._corrections and not self.calls:
+                self.wrong.append(piece)
+            case BadCall(call=CallPiece() as call):
+                self._show_wrong(out)
+                self._call(call, out)
+            case BadCall(raw=raw):
+                out.append(TextDelta(raw))
+            case TextPiece(text=text) | ThinkingPiece(text=text) if self.calls:
+                if not text.isspace():
+                    self._end(TurnEnded(), out)
+            case ThinkingPiece(text=text):
+                out.append(ReasoningDelta(text))
+            case TextPiece(text=text) if self.wrong:
+                self._held.append(text)
+                self._held_chars += len(text)
+                if self._held_chars > self._limits.max_call_chars:
+                    self._show_wrong(out)
+            case TextPiece(text=text):
+                out.append(TextDelta(text))
+
+    def _call(self, call: CallPiece, out: list[Event]) -> None:
+        if self._only not in ("", call.name):
+            return
+        self.calls += 1
+        call_id = f"text_{self.calls}"
+        out += [
+            ToolCallStarted(call_id, call.name),
+            ToolCallDelta(call_id, call.arguments),
+            ToolCallReady(call_id, call.name, call.arguments),
+        ]
+        if self.calls >= self._limits.max_calls:
+            self._end(TurnEnded(), out)
+
+    def _show_wrong(self, out: list[Event]) -> None:
+        """The model will not be corrected: calls whose arguments do not fit are made, the other wrong ones are text,
+        and so is what it said behind them, unless calls are made."""
+        calls = [wrong.call for wrong in self.wrong if wrong.call is not None]
+        words = [wrong.raw for wrong in self.wrong if wrong.call is None]
+        shown = "".join(words if calls else [*words, *self._held])
+        self.wrong, self._held, self._held_chars = [], [], 0
+        if shown:
+            out.append(TextDelta(shown))
+        for call in calls:
+            if not self.over:
+                self._call(call, out)
+
 
 Correct = Callable[[Snapshot, str, Sequence[BadCall]], Awaitable[Turn]]
 """(the conversation so far, what the model said, its wrong calls) -> the turn that goes on."""

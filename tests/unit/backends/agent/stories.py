@@ -8,8 +8,7 @@ from google.protobuf.struct_pb2 import Value
 
 from caretway.backends.agent.compose import Composer, RunContext
 from caretway.backends.agent.conversation import Conversation, Retry
-from caretway.backends.agent.step_end import StepPace
-from caretway.backends.agent.turn_clock import ConversationLimits, GivenUp
+from caretway.backends.agent.turn_clock import ConversationLimits, GivenUp, StepPace
 from caretway.backends.builtin_tools.execs import Policy, Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event

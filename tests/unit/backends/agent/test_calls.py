@@ -6,13 +6,25 @@ that the client has, and tells everything that is not in it again, under other i
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from caretway.backends.agent.calls import (
+    MAX_ARGUMENT_CHARS,
+    MAX_DRAFT_CHARS,
+    MAX_DRAFTS,
+    MAX_ID_CHARS,
+    MAX_OPEN_CALLS,
+    MAX_REMEMBERED_BYTES,
+    CallTable,
+    Drafts,
+)
+from caretway.backends.agent.lost_run import Diverged
 from caretway.backends.agent.run_life import RunPhase
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, ToolCallReady, TurnEnded, TurnFailed, TurnPaused
@@ -21,6 +33,107 @@ from caretway.core.request import Text, ToolResult
 from caretway.cursor.wire.messages import pb
 
 from .stories import Story, checkpoint, completed, ended, listed, mcp, partial, set_blob, text, update
+
+
+def answer(exec_id: int, result: ToolResult) -> list[bytes]:
+    return []
+
+
+def begin_many(table: CallTable) -> None:
+    for number in range(MAX_OPEN_CALLS + 1):
+        table.begin((f"call-{number}",), "look", answer)
+
+
+def ask_many(table: CallTable) -> None:
+    for number in range(MAX_OPEN_CALLS + 1):
+        table.ask((f"call-{number}",), number, "look", "{}", answer)
+
+
+def grow_a_draft(table: CallTable) -> None:
+    table.begin(("shown",), "look", answer)
+    table.begin(("waits",), "look", answer)
+    for number in range(2 * MAX_DRAFT_CHARS // 10_000):
+        table.grow(("waits",), f"{number:010000d}")
+
+
+def long_id(table: CallTable) -> None:
+    table.begin(("x" * (MAX_ID_CHARS + 1),), "look", answer)
+
+
+def long_id_of_an_exec(table: CallTable) -> None:
+    table.ask(("x" * (MAX_ID_CHARS + 1),), 1, "look", "{}", answer)
+
+
+def long_arguments(table: CallTable) -> None:
+    table.ask(("call",), 1, "look", '"' + "x" * MAX_ARGUMENT_CHARS + '"', answer)
+
+
+@pytest.mark.parametrize(
+    "story", [begin_many, ask_many, grow_a_draft, long_id, long_id_of_an_exec, long_arguments], ids=lambda s: s.__name__
+)
+@pytest.mark.parametrize("parallel", [True, False])
+def test_too_much_ends_the_turn(story: Callable[[CallTable], None], parallel: bool) -> None:
+    if (story is begin_many and not parallel) or (story is grow_a_draft and parallel):
+        parallel = not parallel  # the other one shows nothing, or has no drafts
+    with pytest.raises(GatewayError) as refused:
+        story(CallTable(parallel=parallel))
+    assert refused.value.kind is ErrorKind.UPSTREAM_PROTOCOL
+
+
+def test_a_draft_that_is_told_whole_each_time_counts_once() -> None:
+    table = CallTable(parallel=False)
+    table.begin(("shown",), "look", answer)
+    table.begin(("waits",), "look", answer)
+    for number in range(2000):
+        table.grow(("waits",), "x" * number * 10)
+
+
+def test_of_too_many_results_the_oldest_are_forgotten() -> None:
+    """What is forgotten is never answered with something else: the run starts anew."""
+    piece = "x" * (MAX_REMEMBERED_BYTES // 10)
+    table = CallTable(parallel=True)
+    answered: list[ToolResult] = []
+
+    def convert(exec_id: int, result: ToolResult) -> list[bytes]:
+        answered.append(result)
+        return [b"%d" % exec_id]
+
+    results = []
+    for number in range(12):
+        call = table.ask((f"call-{number}",), number, "look", f'{{"at":{number}}}', convert).call
+        results.append(ToolResult(call.id, (Text(piece),)))
+        table.submit(results[-1:])
+    with pytest.raises(Diverged, match="no longer remembered"):
+        table.ask(("call-0",), 100, "look", '{"at":0}', convert)
+    assert table.ask(("call-11",), 111, "look", '{"at":11}', convert).replies == [b"111"]
+    assert answered[-1] is results[-1]
+
+
+def test_a_draft_grows_in_pieces_or_whole_and_is_taken_once() -> None:
+    drafts = Drafts()
+    drafts.begin(("inner", "envelope"))
+    assert drafts.knows(("other", "inner"))
+    assert drafts.grow(("inner",), '{"a"')
+    assert drafts.grow(("inner",), '{"a": 1')
+    assert drafts.grow(("inner",), "}")
+    assert drafts.grow(("unknown",), "nothing")
+    assert drafts.text("inner") == '{"a": 1}'
+    assert drafts.take(("envelope", "inner")) == '{"a": 1}'
+    assert drafts.take(("inner",)) == ""
+
+
+def test_drafts_are_bounded() -> None:
+    drafts = Drafts()
+    drafts.begin(("x" * (MAX_ID_CHARS + 1),))
+    for number in range(2 * MAX_DRAFTS):
+        drafts.begin((str(number),))
+    assert not drafts.knows((str(MAX_DRAFTS),))
+    assert drafts.grow(("0",), "x" * MAX_DRAFT_CHARS)
+    assert not drafts.grow(("1",), "x")
+    drafts.clear()
+    drafts.begin(("1",))
+    assert drafts.grow(("1",), "x")
+
 
 TOOLS = ("deploy", "read")
 Key = tuple[int, int]

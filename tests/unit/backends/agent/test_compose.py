@@ -1,5 +1,6 @@
 """The opening of a run is the message that protobuf would write; what is the same in many of them is written once."""
 
+import struct
 from typing import Any, Literal
 from uuid import UUID
 
@@ -7,13 +8,71 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from caretway.backends.agent import offered_tools
-from caretway.backends.agent.compose import GO_ON_WITH_RESULTS, Composer, RunContext
-from caretway.backends.agent.offered_tools import OfferedTools
+from caretway.backends.agent import wire_calls
+from caretway.backends.agent.compose import (
+    GO_ON_WITH_RESULTS,
+    Composer,
+    RunContext,
+    picture_size,
+    picture_warning,
+    read_snapshot,
+    with_unread,
+    write_state,
+)
+from caretway.backends.agent.wire_calls import MAX_UNREAD_CHARS, OfferedTools
 from caretway.backends.builtin_tools import execs
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
+from caretway.core.turn import Snapshot
 from caretway.cursor.wire.blobs import blob_id
 from caretway.cursor.wire.messages import pb
+
+
+@pytest.mark.parametrize(
+    "unread", ["", "a\nb", "\U0001f600" * MAX_UNREAD_CHARS, "\ud800"], ids=["", "ab", "much", "half"]
+)
+def test_round_trip(unread: str) -> None:
+    snapshot = Snapshot("agent", write_state("id/key", b"\n\x00checkpoint", unread))
+    assert read_snapshot(snapshot) == ("id/key", b"\n\x00checkpoint")
+    told = [Message(Role.USER, (Text("a"),)), Message(Role.ASSISTANT, (Text("b"),)), Message(Role.USER, (Text("c"),))]
+    messages = with_unread(TurnRequest("m", tuple(told)), snapshot).messages
+    assert messages == ((*told[:2], Message(Role.USER, (Text(unread),)), told[2]) if unread else tuple(told))
+
+
+def test_what_older_versions_kept_is_read() -> None:
+    assert read_snapshot(Snapshot("agent", b"\x00\x02idcheckpoint")) == ("id", b"checkpoint")
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 300, 20)
+JPEG = b"\xff\xd8" + struct.pack(">BBH14x", 0xFF, 0xE0, 16) + struct.pack(">BBHBHH", 0xFF, 0xC2, 17, 8, 20, 300)
+SIZES = [
+    ("png", PNG, (300, 20)),
+    ("gif", b"GIF89a" + struct.pack("<HH", 300, 20), (300, 20)),
+    ("jpeg", JPEG, (300, 20)),
+    ("webp, lossy", b"RIFF????WEBPVP8 " + bytes(10) + struct.pack("<HH", 300, 20), (300, 20)),
+    ("webp, lossless", b"RIFF????WEBPVP8L????\x2f" + struct.pack("<I", 299 | 19 << 14), (300, 20)),
+    ("webp, extended", b"RIFF????WEBPVP8X" + bytes(8) + b"\x2b\x01\x00\x13\x00\x00", (300, 20)),
+    ("webp, of another kind", b"RIFF????WEBPVP9 " + bytes(20), None),
+    ("a jpeg without a size", b"\xff\xd8" + struct.pack(">BBH", 0xFF, 0xE0, 2) * 10_000, None),
+    ("no segment", b"\xff\xd8" + bytes(20), None),
+    ("cut short", PNG[:18], None),
+    ("a cut jpeg", JPEG[:-3], None),
+    ("nothing", b"", None),
+    ("text", b"hello", None),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "size"), SIZES, ids=[row[0] for row in SIZES])
+def test_the_size_stands_in_the_head(name: str, data: bytes, size: tuple[int, int] | None) -> None:
+    assert picture_size(data) == size
+
+
+def test_only_so_much_is_told() -> None:
+    many = [Image(bytes(300 * 1024), "image/png")] * 50
+    assert picture_warning(many, "m", sees=True).count("picture") == 5
+    assert picture_warning(many, "m", sees=False) == "m takes text only and may not see the picture"
+    assert picture_warning([], "m", sees=False) == ""
+    assert picture_warning([Image(PNG, "image/png")], "m", sees=None) == ""
+
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "enum": [1, 2.5, None, True]}}}
 TOOLS = (ToolSpec("add", "adds", SCHEMA), ToolSpec("now", "", {}))
@@ -103,13 +162,13 @@ def test_pictures_have_ids_of_their_own() -> None:
 
 def test_tools_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    real = offered_tools._definition
+    real = wire_calls._definition
 
     def counted(tool: ToolSpec) -> bytes:
         written.append(tool.name)
         return real(tool)
 
-    monkeypatch.setattr(offered_tools, "_definition", counted)
+    monkeypatch.setattr(wire_calls, "_definition", counted)
     tools = OfferedTools()
     first = tools.offer(TOOLS)
     assert tools.offer(tuple(ToolSpec(tool.name, tool.description, dict(tool.schema)) for tool in TOOLS)) is first

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from caretway.backends.agent.conversation import Retry, RunPhase
-from caretway.backends.agent.snapshots import read_snapshot
+from caretway.backends.agent.compose import read_snapshot
+from caretway.backends.agent.conversation import MAX_LATE_BYTES, LateWords, Retry, RunPhase
 from caretway.backends.agent.turn_clock import GivenUp
 from caretway.backends.builtin_tools import execs
 from caretway.backends.builtin_tools.execs import Refuse, RunHere
@@ -47,6 +47,22 @@ from .stories import (
     thinking,
     update,
 )
+
+
+def test_they_are_taken_once_and_in_order() -> None:
+    words = LateWords()
+    assert words.keep([ReasoningDelta("hm"), TextDelta("a")])
+    assert words.keep([TextDelta("bc")])
+    assert words.take() == ([ReasoningDelta("hm"), TextDelta("a"), TextDelta("bc")], 5)
+    assert words.take() == ([], 0)
+
+
+def test_they_are_bounded() -> None:
+    words = LateWords()
+    assert words.keep([TextDelta("x" * (MAX_LATE_BYTES // 2))])
+    assert not words.keep([TextDelta("x" * (MAX_LATE_BYTES // 2))])
+    words.take()
+    assert words.keep([TextDelta("x")])
 
 
 def result(call: str, words: str) -> ToolResult:

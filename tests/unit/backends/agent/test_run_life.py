@@ -1,14 +1,131 @@
 """When a refusal may be about the conversation that an attempt goes on with, and what is done then."""
 
+import os
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
+from caretway.backends.agent.compose import Composer, RunContext, no_blobs
+from caretway.backends.agent.run_life import PIECE_BYTES, BlobStore, cause_of
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Recovered, TurnFailed
 from caretway.core.recovery import Cause
 from caretway.core.request import Text, ToolResult
+from caretway.cursor.transport.faults import fault_from_connect
+from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.messages import ai, pb
 from unit.backends.agent.stories import Story, checkpoint, heartbeat, mcp, text
+
+LIMIT = 100_000
+
+
+def desk(own: dict[bytes, bytes] | None = None) -> BlobStore:
+    return BlobStore(own if own is not None else {}, no_blobs, LIMIT)
+
+
+def set_blob(key: bytes, data: bytes, number: int = 1) -> pb.KvServerMessage:
+    return pb.KvServerMessage(id=number, set_blob_args=pb.SetBlobArgs(blob_id=key, blob_data=data))
+
+
+def get_blob(key: bytes, number: int = 1) -> pb.KvServerMessage:
+    return pb.KvServerMessage(id=number, get_blob_args=pb.GetBlobArgs(blob_id=key))
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 20_000, 3_000_000])
+@pytest.mark.parametrize("number", [0, 1, 300])
+def test_an_answer_is_what_the_real_encoder_writes(size: int, number: int) -> None:
+    data = os.urandom(size)
+    reply = pb.KvClientMessage(id=number, get_blob_result=pb.GetBlobResult(blob_data=data))
+    got = desk({b"k": data}).answer(get_blob(b"k", number))
+    assert got is not None
+    assert pb.AgentClientMessage.FromString(got) == pb.AgentClientMessage(kv_client_message=reply)
+
+
+def test_what_is_gone_is_never_answered_with_nothing() -> None:
+    with pytest.raises(GatewayError) as gone:
+        desk().answer(get_blob(b"k"))
+    assert gone.value.kind is ErrorKind.TURN_GONE
+
+
+HOSTILE = {
+    "large pieces": (set_blob(bytes([n]), bytes(10_000)) for n in range(20)),
+    "large ids": (set_blob(bytes([n]) * 10_000, b"") for n in range(20)),
+    "many of nothing": (set_blob(b"%d" % n, b"") for n in range(1000)),
+    "a piece that grows": (set_blob(b"k", bytes(n * 10_000)) for n in range(20)),
+}
+
+
+@pytest.mark.parametrize("story", HOSTILE)
+def test_what_cursor_stores_is_bounded(story: str) -> None:
+    blobs = desk()
+    with pytest.raises(GatewayError, match="stores more") as refused:
+        any(blobs.answer(each) is None for each in HOSTILE[story])
+    assert refused.value.kind is ErrorKind.UPSTREAM_PROTOCOL
+    assert sum(len(key) + len(data) + PIECE_BYTES for key, data in blobs.own.items()) <= LIMIT
+
+
+def test_a_piece_that_is_set_again_counts_once() -> None:
+    blobs = desk()
+    for _ in range(100):
+        assert blobs.answer(set_blob(b"k", bytes(50_000))) is not None
+
+
+def test_what_the_turn_brings_does_not_count() -> None:
+    blobs = desk({b"mine": bytes(10 * LIMIT)})
+    assert blobs.answer(set_blob(b"k", bytes(LIMIT // 2))) is not None
+
+
+SCHEMA = ConnectError(
+    "internal", "Error", error=ai.ErrorDetails.ERROR_PROVIDER_ERROR, info=(("providerStatusCode", "400"),)
+)
+BUSY = ConnectError(
+    "internal", "Error", error=ai.ErrorDetails.ERROR_PROVIDER_ERROR, info=(("providerStatusCode", "503"),)
+)
+BARE = ConnectError("resource_exhausted", "Error")
+HOLE = ConnectError("internal", "Blob not found")
+
+ROWS = [
+    ("a refused schema", SCHEMA, "", True, Cause.SCHEMA),
+    ("nothing to simplify", SCHEMA, "", False, Cause.REFUSED),
+    ("a refused schema after words", SCHEMA, "words", True, Cause.REFUSED),
+    ("another failure of the maker's", BUSY, "", True, Cause.REFUSED),
+    ("without a reason, one shape", BARE, "", True, Cause.REFUSED),
+    ("without a reason, from a checkpoint", BARE, "kept", True, Cause.STALE),
+    ("a refused schema, from a checkpoint", SCHEMA, "kept", True, Cause.SCHEMA),
+    ("a hole in the conversation", HOLE, "kept", True, Cause.INCOMPLETE),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "before", "simplifiable", "cause"), [row[1:] for row in ROWS], ids=[r[0] for r in ROWS]
+)
+def test_cause(error: ConnectError, before: str, simplifiable: bool, cause: Cause) -> None:
+    story = Story("look")
+    if before == "words":
+        story.hear(text("so far"))
+    elif before == "kept":
+        story.hear(checkpoint(b"k"))
+        story.drop()
+    fault = fault_from_connect(error, story.conversation.asked)
+    assert cause_of(error, fault, story.conversation, simplifiable=simplifiable) is cause
+
+
+def test_simpler_schemas_begin_anew_and_are_told() -> None:
+    story = Story("look")
+    story.hear(checkpoint(b"early"))
+    story.events()
+    life = story.conversation
+    opening = Composer(RunContext()).compose(story.request, conversation_id="conv", run_id="run", simplest=True)
+    life.simplify(replace(opening, adapted="fitted for any maker: look (unions)"))
+    retry = story.lose(Cause.SCHEMA)
+    assert retry is not None and not retry.alone
+    assert story.events() == [Recovered("same run", "schema", 1, "fitted for any maker: look (unions)")]
+    story.conversation.outgoing.clear()
+    life.open(story.now)
+    (opened,) = story.said()
+    assert not opened.run_request.conversation_state.root_prompt_messages_json, "the early checkpoint counts no more"
+    assert life.simplified
 
 
 def asked(story: Story) -> Story:

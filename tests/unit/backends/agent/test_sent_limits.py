@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from caretway.backends.agent.compose import Composer, RunContext
-from caretway.backends.agent.offered_tools import OfferedTools
 from caretway.backends.agent.replayed_history import root_messages
 from caretway.backends.agent.sent_limits import (
     BLOCK,
@@ -21,6 +20,7 @@ from caretway.backends.agent.sent_limits import (
     check_user_text,
     fit_history,
 )
+from caretway.backends.agent.wire_calls import OfferedTools
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult, ToolSpec, TurnRequest
 from caretway.cursor.wire.messages import pb

@@ -8,9 +8,8 @@ import pytest
 
 from caretway.backends.agent.compose import Composer, RunContext
 from caretway.backends.agent.conversation import Conversation
-from caretway.backends.agent.turn import AgentTurn
+from caretway.backends.agent.turn import AgentTurn, QuotaCheck, Simplify
 from caretway.backends.agent.turn_clock import ConversationLimits
-from caretway.backends.agent.turn_ports import QuotaCheck, Simplify
 from caretway.backends.builtin_tools.execs import Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnFailed, TurnStarted

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.cli.acp_policy import answer
-from caretway.backends.cli.acp_rpc import UNKNOWN_METHOD, Rpc, RpcError
+from caretway.backends.cli.acp_agent import UNKNOWN_METHOD, Rpc, RpcError, answer
 from caretway.backends.cli.acp_translate import AcpTranslator
 from caretway.core.errors import ErrorKind
 from caretway.core.events import (

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cli.account import CliAccount, read_status
-from caretway.backends.cli.chat import ChatFiles, CliChat, read_chat, write_chat
-from caretway.backends.cli.models import FALLBACK, ModelList, read_models, with_aliases
+from caretway.backends.cli.models import FALLBACK, CliAccount, ModelList, read_models, read_status, with_aliases
+from caretway.backends.cli.process import KEPT, Scratch, Slots
 from caretway.backends.cli.program import (
     Work,
     acp_arguments,
@@ -21,9 +20,7 @@ from caretway.backends.cli.program import (
     print_arguments,
     safe_chat_id,
 )
-from caretway.backends.cli.prompt import render, tail
-from caretway.backends.cli.scratch import KEPT, Scratch
-from caretway.backends.cli.slots import Slots
+from caretway.backends.cli.prompt import ChatFiles, CliChat, read_chat, render, tail, write_chat
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
 from caretway.core.turn import ModelInfo, Snapshot

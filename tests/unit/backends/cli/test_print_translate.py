@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.cli.faults import Circumstances
-from caretway.backends.cli.own_tools import Showing
-from caretway.backends.cli.print_translate import PrintTranslator
+from caretway.backends.cli.print_translate import PrintTranslator, Showing
 from caretway.core.errors import ErrorKind
 from caretway.core.events import (
     AgentActivity,

@@ -7,14 +7,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.builtin_tools import execs
-from caretway.backends.sdk.faults import fault_of
-from caretway.backends.sdk.frames import Frame, end_of, exec_answer, plain, read_frame, server_message
+from caretway.backends.sdk.frames import (
+    Frame,
+    end_of,
+    exec_answer,
+    fault_of,
+    plain,
+    read_frame,
+    sdk_unfit,
+    server_message,
+)
 from caretway.core.errors import ErrorKind
 from caretway.core.request import Image, Text, ToolResult
 from caretway.cursor.wire.deltas import TEXT, THINKING, read_delta
 from caretway.cursor.wire.errors import read_end
 from caretway.cursor.wire.messages import pb
 from caretway.processes.lines import TooLong
+
+
+@pytest.mark.parametrize(
+    ("told", "kind"),
+    [
+        ({"message": "Invalid API key", "http": 401, "name": "AuthenticationError"}, ErrorKind.SIGNED_OUT),
+        ({"message": "[unknown] Invalid API key"}, ErrorKind.SIGNED_OUT),
+        ({"message": "no", "http": 403}, ErrorKind.FORBIDDEN),
+        ({"message": "no", "code": "usage_limit_exceeded", "http": 429}, ErrorKind.QUOTA),
+        ({"message": "no", "http": 429}, ErrorKind.RATE_LIMITED),
+        ({"message": "Cannot use this model: nope", "name": "ConfigurationError"}, ErrorKind.MODEL_UNKNOWN),
+        ({"message": "no", "code": "invalid_model"}, ErrorKind.MODEL_UNKNOWN),
+        ({"message": "[unavailable] Service unavailable"}, ErrorKind.UPSTREAM_DOWN),
+        ({"message": "[deadline_exceeded] too slow"}, ErrorKind.TIMEOUT),
+        ({"message": "[permission_denied] your team does not allow this"}, ErrorKind.FORBIDDEN),
+        ({"message": "connect ECONNREFUSED 127.0.0.1:1"}, ErrorKind.UPSTREAM_DOWN),
+        ({"message": "Network request failed", "name": "NetworkError"}, ErrorKind.UPSTREAM_DOWN),
+        ({"message": "Agent busy", "code": "agent_busy"}, ErrorKind.TURN_GONE),
+        ({"message": "[whatever] new\nlines"}, ErrorKind.UPSTREAM_ERROR),
+        ({"message": ""}, ErrorKind.UPSTREAM_ERROR),
+    ],
+)
+def test_exceptions(told: dict[str, object], kind: ErrorKind) -> None:
+    fault = fault_of(Frame("over", thrown=True, **told))  # type: ignore[arg-type]  # a table of fields
+    assert fault.kind is kind
+    assert "\n" not in fault.message
+    assert fault.hint or kind is ErrorKind.TURN_GONE
+
+
+def test_an_sdk_that_ignores_what_it_is_asked() -> None:
+    unfit = sdk_unfit("systemPrompt (taken as it is)")
+    assert unfit.kind is ErrorKind.UNSUPPORTED
+    assert "systemPrompt" in unfit.message and "einstall" in unfit.hint
+
 
 ID = b"i" * 32
 

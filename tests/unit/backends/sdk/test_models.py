@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from caretway.backends.agent.model_lists import read_rest
+from caretway.backends.agent.models import read_rest
 from caretway.core.turn import ModelInfo
 
 

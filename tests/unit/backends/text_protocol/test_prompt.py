@@ -6,11 +6,18 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from caretway.backends.text_protocol.instructions import HINT, THINKING_RULES
-from caretway.backends.text_protocol.limits import TextLimits
-from caretway.backends.text_protocol.prompt import Manner, mentions, prepare
-from caretway.backends.text_protocol.quoting import quote, quote_json, quote_lines
-from caretway.backends.text_protocol.tool_strict import demand_tools
+from caretway.backends.text_protocol.parser import TextLimits
+from caretway.backends.text_protocol.prompt import (
+    HINT,
+    THINKING_RULES,
+    Manner,
+    demand_tools,
+    mentions,
+    prepare,
+    quote,
+    quote_json,
+    quote_lines,
+)
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
 

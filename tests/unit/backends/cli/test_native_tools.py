@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cli.approvals import Approvals, approval, project_slug
+from caretway.backends.cli.native_tools import Approvals, approval, project_slug
 
 
 def test_the_names_are_those_that_the_program_looks_for() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.cli.mcp_messages import NEWEST, McpUse, listed_tools, reply, tool_answer
+from caretway.backends.cli.tool_server import NEWEST, McpUse, listed_tools, reply, tool_answer
 from caretway.core.request import Image, Text, ToolResult, ToolSpec
 
 TOOLS = listed_tools([ToolSpec("look", "Looks.", {"type": "object", "properties": {}}), ToolSpec("bare")])

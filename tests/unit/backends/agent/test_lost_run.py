@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from caretway.backends.agent.held_results import held_results
+from caretway.backends.agent.lost_run import held_results
 from caretway.cursor.wire.messages import pb
 
 REAL = "call-7f4d-1\nfc_7f4d_1"  # as the service writes them: long, and with a line break

@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from caretway.backends.legacy_chat.compose import compose
-from caretway.backends.legacy_chat.turn import ChatLimits, ChatTurn
+from caretway.backends.legacy_chat import ChatLimits, ChatTurn, compose
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest

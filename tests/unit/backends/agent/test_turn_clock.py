@@ -4,16 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.backends.agent.run_life import RunPhase
-from caretway.backends.agent.step_end import (
+from caretway.backends.agent.turn_clock import (
     MAX_MODELS,
     MAX_QUIET_S,
+    ConversationLimits,
     StepPace,
     StepPaces,
     after_clean_step,
     after_late_sibling,
     step_ends_at,
 )
-from caretway.backends.agent.turn_clock import ConversationLimits
 from caretway.core.events import TextDelta, ToolCallReady, TurnPaused
 from caretway.core.request import Text, ToolResult
 from caretway.cursor.wire.messages import pb

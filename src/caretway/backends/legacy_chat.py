@@ -1,28 +1,66 @@
-"""A turn on the legacy chat call: frames to text, a second attempt only before the first text, 90 s silence timeout, a
-hint when Cursor no longer serves the call, backpressure.
+"""Cursor's old chat call, `POST /aiserver.v1.AiService/StreamChat`, as a Backend: one request, a stream of text. No
+tools, no thinking, no usage, no memory. Frozen.
 
-After the first text a failure is final, because the call knows no way to go on. Knows nothing of prompts and tools.
+Today's service answers it with `ERROR_DEPRECATED`, which is reported as `upstream_deprecated`. `--backend auto` never
+chooses it. It is kept for hosts that still serve the call, and as the plainest text upstream: the simulator serves it,
+and the tests of `text_protocol/` run over it. No recording exists: the fields of its messages come from notes of
+earlier clients.
+
+A second attempt is made only before the first text, because the call knows no way to go on.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from ...core.errors import ErrorKind, GatewayError
-from ...core.event_buffer import EventBuffer
-from ...core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
-from ...core.request import Text, ToolResult
-from ...core.turn import Snapshot
-from ...cursor.transport.deadline_timer import DeadlineTimer
-from ...cursor.transport.faults import fault_from_connect
-from ...cursor.transport.ports import Listening, RunHandler
-from ...cursor.transport.refusals import CHAT_CAUSES, AskedRun
-from ...cursor.wire.envelope import End
-from ...cursor.wire.errors import ErrorSyntax, read_end
-from ...cursor.wire.messages import ai
-from ...processes.tasks import spawn
+from ..core.errors import ErrorKind, GatewayError
+from ..core.event_buffer import EventBuffer
+from ..core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
+from ..core.request import Role, Text, ToolResult, TurnRequest
+from ..core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
+from ..cursor.transport.deadline_timer import DeadlineTimer
+from ..cursor.transport.faults import fault_from_connect
+from ..cursor.transport.heads import REQUEST_ID
+from ..cursor.transport.identity import Identity, TokenSource, checksum, new_id
+from ..cursor.transport.ports import Listening, RunHandler, Transport
+from ..cursor.transport.refusals import CHAT_CAUSES, AskedRun
+from ..cursor.wire import paths
+from ..cursor.wire.envelope import End
+from ..cursor.wire.errors import ErrorSyntax, read_end
+from ..cursor.wire.messages import ai
+from ..processes.tasks import spawn
+
+# ---- A request as the one protobuf message of a legacy StreamChat call: roles, the system prompt as instruction,
+# model, ids. Pure.
+
+PROJECT_PATH: Final = "/project"
+"""What the clients of old sent; the service never needed a real one."""
+
+_Chat = ai.StreamChatRequest
+_ROLES: Final = {
+    Role.USER: _Chat.ROLE_USER,
+    Role.ASSISTANT: _Chat.ROLE_ASSISTANT,
+    Role.TOOL: _Chat.ROLE_USER,
+}
+
+
+def compose(request: TurnRequest, request_id: str, conversation_id: str, new_id: Callable[[], str]) -> bytes:
+    message = _Chat(
+        messages=[
+            _Chat.Message(content=said.text, role=_ROLES[said.role], message_id=new_id()) for said in request.talk
+        ],
+        project_path=PROJECT_PATH,
+        model=_Chat.Model(name=request.model),
+        request_id=request_id,
+        conversation_id=conversation_id,
+    )
+    if request.system:
+        message.instructions.instruction = request.system
+    return message.SerializeToString()
+
 
 WAY_OUT = "Use --backend agent, --backend sdk or --backend cli instead."
 _TRIED_AGAIN = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.SIGNED_OUT})
@@ -211,3 +249,62 @@ def _cut() -> GatewayError:
 
 def _protocol(what: str) -> GatewayError:
     return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=WAY_OUT)
+
+
+# ---- The legacy chat call (StreamChat) as a Backend: its headers with a checksum, a new token after a refusal. Models
+# and sign-in are those of the Agent API beside it.
+
+
+class LegacyChatBackend:
+    name = "legacy-chat"
+    standing: Standing = "unofficial"
+    abilities = Abilities(client_tools="text")
+
+    def __init__(
+        self,
+        agent: Backend,
+        transport: Transport,
+        tokens: TokenSource,
+        identity: Identity,
+        limits: ChatLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        """`agent` lists the models, and closes what it shares with us: the transport and the tokens."""
+        self._agent = agent
+        self.standing = agent.standing
+        self._transport = transport
+        self._tokens = tokens
+        self._known = identity.headers()
+        self._limits = limits
+        self._clock = clock
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return await self._agent.models()
+
+    async def status(self) -> BackendStatus:
+        return await self._agent.status()
+
+    async def aclose(self) -> None:
+        await self._agent.aclose()
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> ChatTurn:
+        conversation_id = new_id()
+        token = ""
+
+        async def open_stream(handler: RunHandler, refused: bool) -> Listening:
+            nonlocal token
+            token = await self._tokens.token(refused=token if refused else "")
+            request_id = new_id()
+            message = compose(request, request_id, conversation_id, new_id)
+            headers = self._headers(request_id, token)
+            return await self._transport.open_stream(paths.STREAM_CHAT, headers, message, handler)
+
+        return ChatTurn(open_stream, self._limits, renewable=self._tokens.renewable, model=request.model)
+
+    def _headers(self, request_id: str, token: str) -> dict[str, str]:
+        return {
+            "authorization": f"Bearer {token}",
+            **self._known,
+            "x-cursor-checksum": checksum(token, self._clock()),
+            REQUEST_ID: request_id,
+        }

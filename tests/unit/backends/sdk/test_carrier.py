@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from caretway.backends.agent.compose import Composer, RunContext
-from caretway.backends.agent.snapshots import no_blobs
+from caretway.backends.agent.compose import Composer, RunContext, no_blobs
 from caretway.backends.builtin_tools.execs import Refuse
 from caretway.backends.builtin_tools.policy import ToolRules
-from caretway.backends.sdk.opening import SdkAccount, SdkOpening, sdk_opening
+from caretway.backends.sdk.carrier import SdkAccount, SdkOpening, sdk_opening
 from caretway.core.request import Image, Message, ModelChoice, Role, Text, ToolChoice, ToolSpec, TurnRequest
 from caretway.cursor.wire.messages import pb
 
