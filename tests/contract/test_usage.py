@@ -155,8 +155,8 @@ async def test_one_model_call_is_told_as_cursor_counted_it(one: Client, speaker:
         assert answer.told["caretway"]["run"]["steps"] == 1
     if isinstance(speaker, Messages):
         assert again.told["cache_read_input_tokens"] == PREAMBLE_TOKENS
-        assert first.told["cache_creation_input_tokens"] == runs[0]["steps"][0]["context"], "this model tells it"
-        assert first.told["input_tokens"] == 0, "without what went to the cache or came from there"
+        assert first.told["cache_creation_input_tokens"] == runs[0]["steps"][0]["context"] - 1, "this model tells it"
+        assert first.told["input_tokens"] == 1, "what went to the cache is not in it; 0 would be taken for missing"
     else:
         details = again.told.get("prompt_tokens_details") or again.told["input_tokens_details"]
         assert details["cached_tokens"] == PREAMBLE_TOKENS

@@ -329,7 +329,16 @@ def test_keep_alive() -> None:
             },
         ),
         (Usage(10, 5, cache_read_tokens=0), {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 0}),
-        (Usage(10, 5, cache_read_tokens=20), {"input_tokens": 0, "output_tokens": 5, "cache_read_input_tokens": 20}),
+        (Usage(10, 5, cache_read_tokens=20), {"input_tokens": 1, "output_tokens": 5, "cache_read_input_tokens": 19}),
+        (
+            Usage(100, 5, cache_read_tokens=60, cache_write_tokens=40),
+            {
+                "input_tokens": 1,
+                "output_tokens": 5,
+                "cache_creation_input_tokens": 39,
+                "cache_read_input_tokens": 60,
+            },
+        ),
         (
             Usage(10, 5, run=RunUsage(300, 40, 200, 0, 3, steps=4, complete=False)),
             {
@@ -354,7 +363,8 @@ def test_keep_alive() -> None:
     ],
 )
 def test_usage(usage: Usage | None, expected: dict[str, object]) -> None:
-    """Anthropic counts cached tokens apart; what nobody reported is an estimate, and marked."""
+    """Anthropic counts cached tokens apart; what nobody reported is an estimate, and marked. `input_tokens` is never 0:
+    Claude Code takes that for missing, and adds the estimate of `message_start` to the cached tokens."""
     reported: list[Event] = [] if usage is None else [UsageReported(usage)]
     events: list[Event] = [TurnStarted(), TextDelta("abc"), *reported, TurnEnded()]
     assert whole(events)["usage"] == expected
