@@ -522,6 +522,15 @@ async def test_health_names_what_was_refused_and_whether_an_account_answered() -
         assert nobody.status_code == 404
 
 
+async def test_health_is_told_where_the_ledger_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").mkdir()
+    async with gateway(data_dir=tmp_path) as client:
+        told = await get(client, "/health")
+        (ledger,) = [found for found in told["findings"] if found["name"] == "ledger"]
+        assert not ledger["ok"] and "not a regular file" in ledger["detail"], ledger
+        assert told["live"]["answered"] is False and "cannot be read" in told["live"]["says"]
+
+
 async def test_aliases_and_budgets_change_at_once_and_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text("# mine\nport = 0\n")

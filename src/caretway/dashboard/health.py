@@ -3,7 +3,7 @@ refused requests, recoveries, and whether a live account has ever answered.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
@@ -41,12 +41,8 @@ def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
     ]
 
 
-async def health_told(
-    findings: Sequence[Finding],
-    servers: "McpBridge | None",
-    notes: PageNotes,
-    answered: Callable[[], Awaitable[tuple[str, str, float] | None]],
-    receipt: dict[str, Any] | None,
+def health_told(
+    findings: Sequence[Finding], servers: "McpBridge | None", notes: PageNotes, live: dict[str, Any]
 ) -> dict[str, Any]:
     told = servers.servers_told() if servers is not None else []
     return {
@@ -54,11 +50,11 @@ async def health_told(
         "mcp": {"enabled": servers is not None, "servers": told},
         "refused": notes.refused,
         "recoveries": list(notes.recoveries)[::-1],
-        "live": _live(await answered(), receipt),
+        "live": live,
     }
 
 
-def _live(answered: tuple[str, str, float] | None, receipt: dict[str, Any] | None) -> dict[str, Any]:
+def live_account(answered: tuple[str, str, float] | None, receipt: dict[str, Any] | None) -> dict[str, Any]:
     if answered is None:
         says = "No account of Cursor has answered here yet. Try one: caretway prove"
         return {"answered": False, "last": None, "receipt": receipt, "says": says}

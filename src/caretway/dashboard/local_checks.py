@@ -77,7 +77,7 @@ def check_ledger(settings: Settings, *, whole: bool = False) -> Finding:
     path = settings.data_dir / FILE_NAME
     if not settings.ledger_max_age:
         return Finding("ledger", True, "usage is not kept: ledger_max_age is 0")
-    if not path.exists():
+    if not os.path.lexists(path):
         return Finding("ledger", True, f"{path} (not created yet)")
     if shutil.disk_usage(path.parent).free < FULL_BYTES:
         return Finding("ledger", False, f"the disk of {path} is full: usage is not kept", "Free some space.")

@@ -25,7 +25,7 @@ from ..usage.budgets.budget import BudgetScope
 from ..usage.budgets.verdict import Level, used, whose
 from ..usage.ledger.prices import AS_OF, SOURCE, FindPrice, age_days
 from ..usage.ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen
-from .health import account_findings, health_told
+from .health import account_findings, health_told, live_account
 from .local_checks import Finding, local_findings
 from .parts import PageApi, body, no_such, query
 
@@ -392,10 +392,11 @@ async def health(page: PageApi, call: HttpCall) -> object:
     local = await asyncio.to_thread(local_findings, page.settings)
     receipt = await asyncio.to_thread(newest_receipt, page.settings.data_dir)
 
-    async def answered() -> tuple[str, str, float] | None:
-        return await page.books.ask(last_answer)
-
-    return await health_told([*found, *local], page.mcp, page.notes, answered, receipt)
+    try:
+        live = live_account(await page.books.ask(last_answer), receipt)
+    except GatewayError as unreadable:
+        live = live_account(None, receipt) | {"says": unreadable.message}
+    return health_told([*found, *local], page.mcp, page.notes, live)
 
 
 async def restart(page: PageApi, call: HttpCall) -> object:
