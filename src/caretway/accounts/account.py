@@ -79,7 +79,7 @@ def load(text: str) -> dict[str, Account]:
     """The inverse of `dump`; entries that are not accounts are left out."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return {}
     if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("accounts"), dict):
         return {}

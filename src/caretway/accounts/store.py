@@ -7,6 +7,7 @@ about what a token is for.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import time
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 DIRECTORY: Final = "auth"
 FILE: Final = "accounts.json"
 LOCK: Final = "lock"
+MAX_STORED: Final = 8 * 2**20
+"""Of the file of sign-ins."""
 LOCK_PATIENCE_S: Final = 60.0
 """Longer than a renewal can take: the holder of the lock is renewing."""
 LOCK_LOOK_S: Final = 0.05
@@ -70,7 +73,10 @@ class FileVault:
                 log.warning("%s was open to other users; it is private now", self._path)
                 self._path.chmod(0o600)
             with open_file(self._path) as file:
-                return file.read().decode()
+                data = file.read(MAX_STORED + 1)
+            if len(data) > MAX_STORED:
+                raise OSError(errno.EFBIG, "it is larger than sign-ins can be")
+            return data.decode()
         except FileNotFoundError:
             return None
         except (OSError, UnicodeDecodeError) as failure:

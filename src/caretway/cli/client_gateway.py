@@ -154,7 +154,7 @@ def _log_to(file: Path, settings: Settings) -> None:
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = not file.exists() or file.stat().st_size > _MAX_LOG
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if fresh else 0), 0o600))
+        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CREAT | (os.O_TRUNC if fresh else 0), 0o600))
         handler: logging.Handler = logging.FileHandler(file, encoding="utf-8")
     except OSError:
         handler = logging.NullHandler()  # a full disk is no reason not to work

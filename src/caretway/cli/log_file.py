@@ -20,7 +20,8 @@ class _PrivateFile(RotatingFileHandler):
     """Nobody else can read it, also after it was rotated."""
 
     def _open(self) -> TextIOWrapper:
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
+        os.set_blocking(descriptor, True)  # only the opening must not wait: for the reader of a pipe
         return open(descriptor, "a", encoding="utf-8")
 
 

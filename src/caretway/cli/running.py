@@ -120,7 +120,7 @@ def _read(file: Path) -> RunningGateway | None:
         if not all(isinstance(getattr(note, name), kind) for name, kind in _KINDS):
             return None
         return note if urlsplit(note.url).port else None
-    except (OSError, ValueError, TypeError):  # of another version, or half written
+    except (OSError, ValueError, TypeError, RecursionError):  # of another version, or half written
         return None
 
 
@@ -194,7 +194,7 @@ def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayA
     backend = response.headers.get("x-caretway-backend", "")
     try:
         return GatewayAnswer(response.status, backend, json.loads(data))
-    except ValueError:
+    except (ValueError, RecursionError):
         return GatewayAnswer(response.status, backend)
 
 

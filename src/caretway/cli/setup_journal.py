@@ -54,7 +54,7 @@ class Journal:
             return None
         try:
             return _record(json.loads(text))
-        except (ValueError, KeyError, TypeError) as problem:
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
             raise CommandFailed(f"{self._folder / client}.json cannot be read: {problem}") from problem
 
     def keep(self, record: SetupRecord) -> None:

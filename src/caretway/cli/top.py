@@ -102,7 +102,7 @@ class WatchedGateway:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()
             told = json.loads(response.read(MAX_ANSWER))
-        except (OSError, http.client.HTTPException, ValueError) as failure:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as failure:
             raise CommandFailed(f"the gateway at {self.url} does not answer", "is it still running?") from failure
         finally:
             connection.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ..storage.private_file import open_file
 from .cases import BY_NAME
 from .facts import CaseVerdict, Fact, NoFact, checked
 
@@ -96,9 +97,9 @@ def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
     """When `caretway prove` ran last, and on what. Blocking."""
     path = data_dir / LAST_RECEIPT
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             about = json.loads(file.read(MAX_BYTES))["about"]
             told = {name: str(about.get(name, "")) for name in ("backend", "caretway", "service")}
         return {"at": path.stat().st_mtime, **told}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):  # none, or not ours
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):  # none, or not ours
         return None

@@ -70,9 +70,9 @@ def open_or_memory(path: Path | None, kind: DatabaseKind, patience_s: float = PA
 
 def read_database(path: Path, kind: DatabaseKind) -> sqlite3.Connection | None:
     """To read only; None if nothing was written yet. Changes nothing, also not a damaged file; raises sqlite3.Error."""
+    _check_file(path)
     if not path.exists():
         return None
-    _check_file(path)
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=PATIENCE_S)
     try:
         if _version(connection, kind) == 0:
@@ -143,8 +143,8 @@ def _check_file(path: Path) -> None:
             raise DatabaseUnusable(
                 f"{file.name} is a symbolic link: remove it, or name the directory it leads to as data_dir"
             )
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise DatabaseUnusable(f"{path.name} is not a regular file")
+        if file.exists() and not file.is_file():  # a pipe would be waited for
+            raise DatabaseUnusable(f"{file.name} is not a regular file")
 
 
 def _connect(name: str, kind: DatabaseKind, patience_s: float) -> sqlite3.Connection:

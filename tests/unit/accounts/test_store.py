@@ -95,7 +95,7 @@ def test_secrets_are_not_in_the_repr() -> None:
     assert "ada" in shown and not any(secret in shown for secret in ("acc-ess", "ref-resh", "k-ey"))
 
 
-BROKEN = ["", "{", "[]", "{}", '{"version": 2, "accounts": {}}', '{"version": 1, "accounts": []}']
+BROKEN = ["", "{", "[" * 5000, "[]", "{}", '{"version": 2, "accounts": {}}', '{"version": 1, "accounts": []}']
 
 
 @pytest.mark.parametrize("text", BROKEN)
@@ -113,6 +113,15 @@ def test_a_pipe_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
     folder.mkdir(mode=0o700)
     os.mkfifo(folder / FILE, 0o600)
     with pytest.raises(GatewayError, match="not a regular file"):
+        open_sign_ins(tmp_path, "file").find(URL)
+
+
+def test_no_more_of_a_file_is_read_than_sign_ins_take(tmp_path: Path) -> None:
+    folder = tmp_path / DIRECTORY
+    folder.mkdir(mode=0o700)
+    with (folder / FILE).open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(GatewayError, match="larger than"):
         open_sign_ins(tmp_path, "file").find(URL)
 
 

@@ -3,12 +3,16 @@
 import asyncio
 import io
 import logging
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from caretway.cli.log_file import log_file
 from caretway.cli.log_lines import MOST_TOGETHER, TOGETHER_S, LineFormatter, LineHandler
 from caretway.cli.terminal import Style
+from caretway.config import ConfigError
 from caretway.core.events import Usage
 from caretway.core.records import TurnRecord
 from caretway.observe.log import AnswerNote
@@ -131,3 +135,9 @@ def test_no_line_is_wider_than_the_terminal() -> None:
     lines = look.format(warning).splitlines()
     assert max(map(len, lines)) <= 80 and lines[1].startswith(" " * 9)
     assert "\n" not in LineFormatter(Redactor(()), Style()).format(warning)
+
+
+def test_a_pipe_in_place_of_the_log_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(ConfigError, match="cannot write"):
+        log_file(tmp_path / "log")

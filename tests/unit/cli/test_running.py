@@ -65,13 +65,14 @@ def test_what_is_of_no_use_is_removed(left: str, tmp_path: Path) -> None:
     "left",
     [
         '{"url": "http://127.0.0.1:80',
+        "[" * 3000,
         json.dumps(asdict(NOTE) | {"more": 1}),
         json.dumps(asdict(NOTE) | {"started": "soon"}),
         json.dumps(asdict(NOTE) | {"url": "http://127.0.0.1:99999"}),
         json.dumps(asdict(NOTE) | {"url": None}),
         json.dumps(asdict(NOTE) | {"pid": "x"}),
     ],
-    ids=["half written", "other fields", "no time", "no port", "no address", "no process id"],
+    ids=["half written", "nested", "other fields", "no time", "no port", "no address", "no process id"],
 )
 def test_what_cannot_be_read_is_left_to_the_process_that_wrote_it(left: str, tmp_path: Path) -> None:
     file = tmp_path / FOLDER / f"{os.getpid()}-2.json"

@@ -43,7 +43,9 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
         read_text(tmp_path / "settings.json")
 
 
-@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b"\xff", b'{"client": "goose", "files": [1], "when": 1}'])
+@pytest.mark.parametrize(
+    "damaged", [b"", b"{", b"[" * 5000, b"[]", b"\xff", b'{"client": "goose", "files": [1], "when": 1}']
+)
 def test_a_damaged_journal_is_named_and_left_alone(damaged: bytes, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.keep(SetupRecord("goose", ()))

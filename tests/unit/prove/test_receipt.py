@@ -1,6 +1,7 @@
 """A receipt: what may stand in it, written and read; and files that are none."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,16 @@ from hypothesis import strategies as st
 
 from caretway.cli.prove import CURSORS_OWN, how_to_send
 from caretway.prove.facts import CaseVerdict, NoFact, checked, code_of
-from caretway.prove.receipt import MAX_BYTES, VERSION, BadReceipt, Receipt, read_facts, write
+from caretway.prove.receipt import (
+    LAST_RECEIPT,
+    MAX_BYTES,
+    VERSION,
+    BadReceipt,
+    Receipt,
+    newest_receipt,
+    read_facts,
+    write,
+)
 
 FACTS: dict[str, Any] = {
     "text": "right",
@@ -111,3 +121,12 @@ def test_the_last_lines_say_where_to_send_it() -> None:
     form = link.strip().partition("template=")[2]
     assert (Path(__file__).parents[3] / ".github" / "ISSUE_TEMPLATE" / form).is_file()
     assert not any("http" in line for line in how_to_send("another address"))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"[" * 5000, b"\xff", b'{"about": 1}', None])
+def test_a_newest_receipt_that_is_none(content: bytes | None, tmp_path: Path) -> None:
+    if content is None:
+        os.mkfifo(tmp_path / LAST_RECEIPT)  # a pipe would be waited for
+    else:
+        (tmp_path / LAST_RECEIPT).write_bytes(content)
+    assert newest_receipt(tmp_path) is None

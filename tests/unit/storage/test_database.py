@@ -105,12 +105,18 @@ def test_a_link_is_not_followed(kind: DatabaseKind, ending: str, path: Path, tmp
     with pytest.raises(DatabaseUnusable, match="symbolic link: remove it"):
         open_database(path, kind)
     assert target.read_bytes() == b"theirs"
+    target.unlink()
+    for use in (open_database, read_database):
+        with pytest.raises(DatabaseUnusable, match="symbolic link: remove it"):
+            use(path, kind)
 
 
 @every_kind
-def test_a_pipe_is_not_waited_for(kind: DatabaseKind, path: Path) -> None:
-    path.parent.mkdir()
-    os.mkfifo(path)
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
+def test_a_pipe_is_not_waited_for(kind: DatabaseKind, ending: str, path: Path) -> None:
+    open_database(path, kind).close()
+    Path(f"{path}{ending}").unlink(missing_ok=True)
+    os.mkfifo(f"{path}{ending}")
     for open_it in (open_database, read_database):
         with pytest.raises(DatabaseUnusable, match="not a regular file"):
             open_it(path, kind)

@@ -119,7 +119,7 @@ async def rest_models(get: Callable[[], Awaitable[UnaryResponse]]) -> Sequence[M
             log.info("the public list of models could not be fetched: HTTP %d", response.status)
             return []
         return read_rest(msgspec.json.decode(response.body))
-    except (GatewayError, msgspec.DecodeError, UnicodeDecodeError) as failure:
+    except (GatewayError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as failure:
         log.info("the public list of models could not be fetched: %s", failure)
         return []
 

@@ -24,7 +24,7 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.turn import BackendStatus, ModelInfo
 from ...processes.nursery import Output
 from ...processes.tasks import spawn
-from ...storage.private_file import write_file
+from ...storage.private_file import open_file, write_file
 from .faults import plain
 
 # ---- Is cursor-agent signed in? Its `status` as JSON or text; a yes is kept for a minute and renewed in the
@@ -129,6 +129,8 @@ class CliAccount:
 
 log = logging.getLogger(__name__)
 
+MAX_BYTES: Final = 8 * 2**20
+"""Of the file with the list."""
 FALLBACK: Final = (ModelInfo("auto", "Auto"),)
 _ROW: Final = re.compile(r"^\s*[*•]?\s*([A-Za-z0-9][\w.:/\-\[\]=,]*)\s+[-–]\s+(\S.*?)\s*$")
 _MARKS: Final = re.compile(r"\s*\((?:current|default)\)", re.IGNORECASE)
@@ -225,10 +227,11 @@ class ModelList:
 
     def _load(self) -> None:
         try:
-            kept: Any = msgspec.json.decode(self._file.read_bytes())
+            with open_file(self._file) as file:
+                kept: Any = msgspec.json.decode(file.read(MAX_BYTES))
             self._models = tuple(_row(row) for row in kept["models"])
             self._fetched_at = float(kept["fetched_at"])
-        except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError):
+        except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
             self._models = ()  # none yet, or one that another version wrote
 
     def _save(self) -> None:

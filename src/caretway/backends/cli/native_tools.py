@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ...storage.private_file import write_file
+from ...storage.private_file import open_file, write_file
 from .acp_tool_turn import AcpToolTurn
 from .process import Scratch
 from .program import AGAIN_S
@@ -109,10 +109,9 @@ class Approvals:
 
     def _read(self) -> list[str]:
         try:
-            if self._file.stat().st_size > MAX_FILE_BYTES:
-                return []
-            known = json.loads(self._file.read_bytes())
-        except (OSError, ValueError):
+            with open_file(self._file) as file:
+                known = json.loads(file.read(MAX_FILE_BYTES))
+        except (OSError, ValueError, RecursionError):
             return []
         return [one for one in known if isinstance(one, str)] if isinstance(known, list) else []
 

@@ -151,7 +151,7 @@ def load(text: bytes) -> KeysFile:
         for what in ("id", "name", "digest"):
             if len({getattr(key, what).lower() for key in read.keys}) < len(read.keys):
                 raise ValueError(f"two keys have the same {what}")
-    except (msgspec.DecodeError, ValueError) as problem:
+    except (msgspec.DecodeError, ValueError, RecursionError) as problem:
         raise ValueError(f"it is no file of keys ({problem})") from None
     if read.version != VERSION:
         raise ValueError(f"it has version {read.version}, this program knows {VERSION}")

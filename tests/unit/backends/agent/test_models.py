@@ -93,10 +93,13 @@ async def test_the_public_list_may_fail() -> None:
     async def broken() -> UnaryResponse:
         return UnaryResponse(200, {}, b"{")
 
+    async def nested() -> UnaryResponse:
+        return UnaryResponse(200, {}, b"[" * 5000)
+
     async def down() -> UnaryResponse:
         raise GatewayError(ErrorKind.UPSTREAM_DOWN, "nobody there")
 
-    for get in (refused, broken, down):
+    for get in (refused, broken, nested, down):
         assert await rest_models(get) == []
 
 

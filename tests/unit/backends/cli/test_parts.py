@@ -180,7 +180,7 @@ async def test_a_kept_list_is_served_at_once_while_a_newer_one_is_fetched(tmp_pa
     assert [model.id for model in await shelf.models().models()] == ["b"]
 
 
-@pytest.mark.parametrize("kept", [b"{broken", b"\xff\x00", b"[]", b'{"fetched_at": 1, "models": ["a"]}'])
+@pytest.mark.parametrize("kept", [b"{broken", b"[" * 5000, b"\xff\x00", b"[]", b'{"fetched_at": 1, "models": ["a"]}'])
 async def test_without_a_list_that_can_be_read_there_is_auto(kept: bytes, tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "models.json")
     shelf.found = None

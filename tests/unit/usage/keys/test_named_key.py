@@ -74,6 +74,7 @@ BROKEN = [
     b"[]",
     b"{",
     b'{"version": 2, "keys": []}',
+    b'{"version": 1, "more": ' + b"[" * 5000,
     b'{"version": 1, "keys": [{"id": "k", "name": "n", "digest": "zz", "made_at": 1}]}',
     b'{"version": 1, "keys": [{"id": "k", "name": "n", "digest": "00", "made_at": 1}]}',
     b'{"version": 1, "keys": [{"name": "n"}]}',
