@@ -3,6 +3,9 @@
 Everything runs on the manners of `live`, without the waits that only take time. What is marked `both_profiles` runs on
 `classic` too, with `--all`: there the profile can change what the gateway does. A test that holds on one profile only
 asks for that one itself, and says why.
+
+The same for HTTP/1.1, on which few decisions turn: `transport` is HTTP/2, and with --all HTTP/1.1 too. What is about
+the transport itself asks for both.
 """
 
 from collections.abc import AsyncIterator
@@ -13,7 +16,7 @@ from caretway_sim.manners import CLASSIC, LIVE_AT_ONCE, Manners
 from contract.gateways import Client, gateway
 
 
-@pytest.fixture(params=["h2", "http1"])
+@pytest.fixture(params=["h2", pytest.param("http1", marks=pytest.mark.all)])
 def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -158,7 +158,7 @@ async def gateway_to(
     with TemporaryDirectory() as data_dir:
         async with (
             Gateway(Settings(**{"data_dir": Path(data_dir)} | known | settings)) as running,
-            httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False) as http,
+            httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False, verify=False) as http,
         ):
             yield Client(running, simulator, http)
 

@@ -93,7 +93,7 @@ async def test_a3_a_stream_that_ends_without_a_frame(live: tuple[Simulator, int]
 
 
 async def test_a4_u5_t2_over_http1(live: tuple[Simulator, int]) -> None:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{live[1]}", trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{live[1]}", trust_env=False, verify=False) as http:
         assert (await http.post(paths.RUN, headers=STREAM)).status_code == 464
         key = {"authorization": "Bearer key spent=80"}
         pair = (await http.post(paths.EXCHANGE_KEY, headers=key, json={})).json()

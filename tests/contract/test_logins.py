@@ -130,7 +130,7 @@ async def test_t2_nobody_renews_and_everybody_says_so(tmp_path: Path) -> None:
         cursor.now = time.time()
         async with (
             Gateway(login.settings) as gateway,
-            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, timeout=30) as http,
+            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, verify=False, timeout=30) as http,
         ):
             assert (await http.post(CHAT, json=ASK)).status_code == 200
             assert login.stored.dead(time.time())
@@ -184,7 +184,7 @@ async def test_t1_a_token_of_the_settings_that_is_over(tmp_path: Path) -> None:
         settings = login.cursor.settings(tmp_path / "data", backend="agent", access_token="expired-1")
         async with (
             Gateway(settings) as gateway,
-            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, timeout=30) as http,
+            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, verify=False, timeout=30) as http,
         ):
             refused = await http.post(CHAT, json=ASK)
         assert refused.status_code == 401
@@ -223,7 +223,7 @@ async def test_two_gateways_and_a_command_share_a_login_that_changes_with_every_
                 processes.enter_context(caretway("serve", "--port", "0", *reach, home=tmp_path)) for _ in range(2)
             ]
             urls = [await asyncio.to_thread(read_until, process, ADDRESS) for process in serving]
-            async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as http:
                 for number in range(1, rounds + 1):
                     await login.cursor.revoke("session")
                     *answers, status = await asyncio.gather(
@@ -245,7 +245,7 @@ async def test_a_login_while_others_renew_is_the_one_that_stays(tmp_path: Path) 
             reach = ("--agent-url", login.cursor.url, "--backend", "agent")
             serving = processes.enter_context(caretway("serve", "--port", "0", *reach, home=tmp_path))
             url = await asyncio.to_thread(read_until, serving, ADDRESS)
-            async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            async with httpx.AsyncClient(trust_env=False, verify=False, timeout=60) as http:
                 await login.cursor.revoke("session")
                 answer, (code, said) = await asyncio.gather(
                     http.post(f"{url}{CHAT}", json=ASK), login.command("login", "--no-browser")
@@ -316,7 +316,7 @@ async def test_t2_an_import_works_while_the_access_token_does(tmp_path: Path) ->
 
         async with (
             Gateway(login.settings) as gateway,
-            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, timeout=30) as http,
+            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, verify=False, timeout=30) as http,
         ):
             assert (await http.post(CHAT, json=ASK)).status_code == 200
             await login.cursor.revoke("session")

@@ -9,6 +9,8 @@ import pytest
 
 from programs import write_program
 
+pytestmark = pytest.mark.all  # for those who change scripts/clients
+
 ROOT = Path(__file__).parents[2]
 NPM = """
 import os, shutil, sys

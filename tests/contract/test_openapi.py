@@ -58,6 +58,7 @@ async def test_it_is_served_and_true() -> None:
         fits("AnthropicError", (await client.http.post("/v1/messages", json={})).json())
 
 
+@pytest.mark.all
 @pytest.mark.timeout(120)
 def test_requests_made_from_it_find_no_failure_of_ours(tmp_path: Path) -> None:
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "NO_COLOR": "1"}

@@ -227,7 +227,7 @@ async def go_around(switch: dict[str, Any], home: Path, *arguments: str) -> tupl
     return first, await prove_at(manners, home, *arguments), manners
 
 
-QUICK: Final = tuple(FLIPPED)[:10]
+QUICK: Final = ("versions", "shape", "pieces")
 """Every one of the others, too, with `--all`."""
 
 

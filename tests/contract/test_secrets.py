@@ -62,7 +62,7 @@ async def make_noise(url: str) -> None:
     """Good and bad requests, tool loops, failures of every kind, wrong keys in every place."""
     right = {"authorization": f"Bearer {GATEWAY_KEY}"}
     system = {"role": "system", "content": SYSTEM}
-    async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False, verify=False) as http:
 
         async def ask(text: str, headers: dict[str, str] = right, **more: Any) -> httpx.Response:
             messages = [system, {"role": "user", "content": f"{PROMPT}\n{text}"}]

@@ -258,7 +258,7 @@ async def test_stopping_ends_running_responses_with_an_error_they_can_read(strea
 async def test_a_library_starts_and_stops_it(tmp_path: Path) -> None:
     gateway = Gateway(Settings(port=0, backend="simulator", data_dir=tmp_path))
     url = await gateway.start()
-    async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=url, trust_env=False, verify=False) as http:
         assert (await http.get("/healthz")).json() == {"status": "ready"}
         await gateway.stop()
         with pytest.raises(httpx.ConnectError):
@@ -276,7 +276,7 @@ async def test_events_do_not_wait_for_acknowledgements(tmp_path: Path, monkeypat
     monkeypatch.setattr(Server, "joined", spied)
     async with (
         Gateway(Settings(port=0, backend="simulator", data_dir=tmp_path)) as running,
-        httpx.AsyncClient(base_url=running.base_url, trust_env=False) as http,
+        httpx.AsyncClient(base_url=running.base_url, trust_env=False, verify=False) as http,
     ):
         await http.get("/healthz")
     assert seen == [True]

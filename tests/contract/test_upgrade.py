@@ -33,7 +33,10 @@ async def test_sign_in_and_conversations_of_the_first_release(tmp_path: Path) ->
         accounts = data / "auth" / "accounts.json"
         accounts.write_text(accounts.read_text().replace(OLD_URL, f"http://127.0.0.1:{port}"))
         settings = Settings(port=0, agent_url=f"http://127.0.0.1:{port}", data_dir=data)
-        async with Gateway(settings) as gateway, httpx.AsyncClient(base_url=gateway.base_url, trust_env=False) as http:
+        async with (
+            Gateway(settings) as gateway,
+            httpx.AsyncClient(base_url=gateway.base_url, trust_env=False, verify=False) as http,
+        ):
             health = (await http.get("/health")).json()
             assert (health["auth"], health["backend"]["name"]) == ("authenticated", "agent")
             opened = "sim: say The codeword is EGRET"

@@ -41,7 +41,7 @@ async def one(manners: Manners) -> AsyncIterator[Client]:
 
 
 async def sim(client: Client, page: str) -> Any:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=False) as http:
         return (await http.get(f"{client.gateway.settings.agent_url}/_sim/{page}")).json()
 
 
@@ -286,7 +286,7 @@ async def test_the_bounds_of_what_the_simulator_lists(one: Client) -> None:
     (run,) = (await sim(one, "steps"))["runs"]
     assert run.keys() == {"conversation", "run", "model", "ended", "calls", "steps"}
     assert run["steps"][0].keys() == {"context", "cached", "output"}
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, verify=False) as http:
         await http.post(f"{one.gateway.settings.agent_url}/_sim/reset")
     assert (await sim(one, "steps"))["runs"] == []
 

@@ -51,7 +51,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[str]:
             agent_check_limits=False,  # what is refused at once costs nothing
         )
         async with Gateway(settings) as running:
-            async with httpx.AsyncClient(base_url=running.base_url, trust_env=False) as http:
+            async with httpx.AsyncClient(base_url=running.base_url, trust_env=False, verify=False) as http:
                 await keep_content(http)
             await asyncio.to_thread(play, running.base_url, Hostile("warm", CHAT, lambda: talk([])))
             with memory_as_served():

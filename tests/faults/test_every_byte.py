@@ -1,5 +1,5 @@
 """A conversation with two tool steps, one of them parallel, whose connection is cut after every single byte of the
-server's, and after every message of the client's. Without sockets; time jumps.
+server's, and after every message of the client's. Without sockets; time jumps. The first tier cuts at messages only.
 
 Each call reaches the client exactly once in every case; nearly all cases end with the right answer, the others with an
 error that says what happened.
@@ -19,7 +19,9 @@ from faults.scenes import KINDS, Scene, scene
 
 NONCE: Final = "n0123456789abn"
 TWO_STEPS: Final = scene("two steps", NONCE)
-PROFILES: Final = (CLASSIC, LIVE_AT_ONCE)
+PROFILES = pytest.mark.parametrize(
+    "manners", [pytest.param(CLASSIC, id="classic", marks=pytest.mark.all), pytest.param(LIVE_AT_ONCE, id="live")]
+)
 LIMIT_S: Final = 300.0
 """Of the loop's own time, with the default limits: nothing may wait for a call that was cut while it was written."""
 
@@ -60,6 +62,7 @@ def test_every_byte() -> None:
     assert right(sweep(TWO_STEPS, (Cuts(down=[at]) for at in range(size)))) >= 0.99
 
 
+@pytest.mark.all
 @pytest.mark.timeout(600)
 def test_every_fifth_byte_and_around_every_message() -> None:
     size, _, marks = length(TWO_STEPS)
@@ -68,7 +71,7 @@ def test_every_fifth_byte_and_around_every_message() -> None:
     assert right(sweep(TWO_STEPS, (Cuts(down=[at]) for at in places))) >= 0.99
 
 
-@pytest.mark.parametrize("manners", PROFILES, ids=lambda manners: manners.name)
+@PROFILES
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_message_of_the_server(kind: str, manners: Manners) -> None:
     played = scene(kind, NONCE)
@@ -77,7 +80,7 @@ def test_every_message_of_the_server(kind: str, manners: Manners) -> None:
     assert right(sweep(played, (Cuts(down=[at]) for at in places), manners=manners)) >= 0.99
 
 
-@pytest.mark.parametrize("manners", PROFILES, ids=lambda manners: manners.name)
+@PROFILES
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_message_of_the_client(kind: str, manners: Manners) -> None:
     """It arrived, and its sender does not know."""
@@ -86,6 +89,7 @@ def test_every_message_of_the_client(kind: str, manners: Manners) -> None:
     assert right(sweep(played, (Cuts(up=[at]) for at in range(1, messages + 1)), manners=manners)) >= 0.99
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("retries", [0, 2])
 def test_several_cuts(retries: int) -> None:
     """More than the retry budget may be: then there is an error, and still nothing twice."""

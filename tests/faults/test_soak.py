@@ -7,7 +7,7 @@ from faults.soak import Orders, Report, soak
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("transport", ["h2", "http1"])
+@pytest.mark.parametrize("transport", ["h2", pytest.param("http1", marks=pytest.mark.all)])
 async def test_a_bad_network(transport: str) -> None:
     """So few turns say nothing about percents, and all about what must never be."""
     report = await soak(Orders(400, "suite", transport))

@@ -22,6 +22,7 @@ def script(name: str, **arguments: Any) -> str:
     return f"sim: call {name} {json.dumps(arguments)}\nsim: result"
 
 
+pytestmark = pytest.mark.all  # they need node
 BACKENDS = pytest.mark.parametrize("backend", ["agent", "legacy-chat"], ids=["native", "text"])
 
 

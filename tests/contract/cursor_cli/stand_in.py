@@ -130,7 +130,7 @@ async def cli_gateway(root: Path, transport: str = "print", **settings: Any) -> 
     }
     async with (
         Gateway(Settings(**known | settings)) as running,
-        httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False) as http,
+        httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False, verify=False) as http,
     ):
         yield CliClient(running, stand_in, http)
     assert stand_in.left() == [], "processes were left behind"

@@ -42,6 +42,7 @@ async def one(client: CliClient, number: int) -> None:
         assert answer.status in (200, 402, 429, 500, 502, 503)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(("transport", "requests"), [("print", 180), ("acp", 320)])
 async def test_nothing_is_left(tmp_path: Path, transport: str, requests: int) -> None:
     settings = {"cli_max_processes": 4, "cli_queue": 100, "cli_exit_grace": 0.05, "disconnect_grace": 0.0}

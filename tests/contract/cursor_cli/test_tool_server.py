@@ -73,7 +73,7 @@ async def test_the_official_client_lists_and_calls_and_waits() -> None:
 
 
 async def test_who_hangs_up_does_not_want_the_result() -> None:
-    async with serving() as (_, desk, url), httpx.AsyncClient(trust_env=False) as http:
+    async with serving() as (_, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
         calling = asyncio.create_task(http.post(url, json=CALL))
         await desk.arrived.wait()
         calling.cancel()
@@ -81,7 +81,7 @@ async def test_who_hangs_up_does_not_want_the_result() -> None:
 
 
 async def test_each_turn_has_its_own_address_and_only_while_it_lasts() -> None:
-    async with serving() as (server, desk, url), httpx.AsyncClient(trust_env=False) as http:
+    async with serving() as (server, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
         other = Desk()
         second = await server.open(other)
         assert second != url and len(url.split("/")[3]) >= 32
@@ -98,14 +98,14 @@ async def test_each_turn_has_its_own_address_and_only_while_it_lasts() -> None:
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_methods(method: str) -> None:
-    async with serving() as (_, _, url), httpx.AsyncClient(trust_env=False) as http:
+    async with serving() as (_, _, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
         answer = await http.request(method, url)
         assert answer.status_code == 405
         assert answer.headers["allow"] == "POST"
 
 
 async def test_odd_bodies() -> None:
-    async with serving() as (_, desk, url), httpx.AsyncClient(trust_env=False) as http:
+    async with serving() as (_, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
         for body in (b"", b"{", b"[1]", b"\xff", b"[" * 5000):
             assert (await http.post(url, content=body)).json()["error"]["code"] == -32600
         with pytest.raises(httpx.HTTPError):

@@ -21,12 +21,11 @@ LARGE: Final = "x" * 15 * MIB
 BOUND: Final = 3 * 256 * MIB
 """Three times `max_buffered_bytes`, as SECURITY.md has it: what arrived in pieces is not given back at once."""
 LIMIT_MS: Final = 100
-TOGETHER: Final = [
-    pytest.param(True, id="together", marks=pytest.mark.all),  # this process then holds a gigabyte
-    pytest.param(False, id="one after the other"),
-]
 PIECE: Final = 64 * 1024
 TEXT, CLOSE, PING = 1, 8, 9
+
+pytestmark = [pytest.mark.all, pytest.mark.timeout(300)]  # together they hold a gigabyte in this process
+TOGETHER = pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
 
 
 class Peer:
@@ -100,8 +99,7 @@ def check(name: str, before: int, reading: Any) -> None:
     assert reading.longest_ms < LIMIT_MS, reading.where
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("together", TOGETHER)
+@TOGETHER
 async def test_messages_that_wait(together: bool) -> None:
     async with gateway() as (running, peers):
 
@@ -128,8 +126,7 @@ async def test_messages_that_wait(together: bool) -> None:
         await ask(running)
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("together", TOGETHER)
+@TOGETHER
 async def test_input_that_comes_back_and_is_not_read(together: bool) -> None:
     async with gateway() as (running, peers):
 

@@ -147,7 +147,7 @@ async def test_a3_three_hosts_behind_one_proxy(
         assert (known.login, known.api, known.run) == (api.url, api.url, runs.url)
         async with (
             Gateway(settings) as gateway,
-            httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False) as http,
+            httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False, verify=False) as http,
         ):
             client = Client(gateway, runs.simulator, http)
             assert (await client.chat("sim: say there", model="gpt-5.4")).text == "there"

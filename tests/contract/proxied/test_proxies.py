@@ -171,7 +171,7 @@ async def test_a_proxy_that_closes_in_the_middle_of_an_answer(
         asked = {"model": "sim-auto", "stream": True, "messages": user("sim: say begun\nsim: hang")}
         async with (
             Gateway(settings) as gateway,
-            httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False) as http,
+            httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False, verify=False) as http,
         ):
             told = ""
             async with http.stream("POST", CHAT, json=asked) as response:
@@ -193,7 +193,7 @@ async def test_a_run_survives_a_proxy_that_hangs_up(
         settings = there.settings(agent_transport=transport, agent_retries=2)
         async with (
             Gateway(settings) as gateway,
-            httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False) as http,
+            httpx.AsyncClient(base_url=gateway.base_url, timeout=60, trust_env=False, verify=False) as http,
         ):
             client = Client(gateway, there.simulator, http)
             asking = asyncio.create_task(client.chat("sim: say one\nsim: wait 300\nsim: say two", stream=True))

@@ -78,7 +78,7 @@ async def test_a_login_is_taken_up_without_a_restart(authority: tuple[trustme.CA
         way = {"CARETWAY_PROXY": through, "CARETWAY_AGENT_CA": str(path)}
         async with command(tmp_path, way, "serve", "--port", "0", "--shutdown-grace", "0") as gateway:
             url = await until(gateway.stdout, r"http://127\.0\.0\.1:\d+")
-            async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False) as http:
+            async with httpx.AsyncClient(base_url=url, timeout=60, trust_env=False, verify=False) as http:
                 await _serves_both(http, gateway, simulator, plain, way, tmp_path)
             rest = (await gateway.communicate())[1].decode()
             assert gateway.returncode == 0 and "Traceback" not in rest, rest
