@@ -242,7 +242,7 @@ async def test_a_key_is_typed_once_and_signs_out(opens: Opens) -> None:
         page.on("response", lambda answer: asked.append(answer.url) if answer.status >= 400 else None)
         for wrong in ("a%2fb", ".."):
             await page.goto(f"{url}/#/conversations/{wrong}")
-            await expect(page.locator(".content .error")).to_contain_text("There is nothing at GET")
+            await expect(page.locator(".content .error")).to_contain_text("No route for GET")
         assert len(asked) == 2, "a wrong id is asked for once"
         other = await page.context.new_page()
         await other.goto(f"{url}/#/usage")

@@ -333,7 +333,7 @@ async def test_doctor_and_status_have_nothing_against_clients_with_keys_of_their
         doctor = await asyncio.to_thread(run_command, tmp_path, "", "doctor", "--port", "0", *reach, *more)
         found = {one["name"]: one for one in json.loads(doctor.stdout)}
         assert doctor.returncode == 0, doctor.stdout
-        assert found["account"]["detail"] == "every client brings its own Cursor API key; nobody signs in here"
+        assert found["account"]["detail"] == "every client brings its own Cursor API key; no sign-in here"
         assert cursor.url in found["the address"]["detail"]
         status = await asyncio.to_thread(run_command, tmp_path, "", "status", *reach, *more)
         assert status.returncode == 0 and json.loads(status.stdout)["passthrough"] is True

@@ -42,9 +42,9 @@ SIM: Final = ("--backend", "simulator")
 AGENT: Final = ("--backend", "agent", "--agent-url", "SIMULATOR")
 KEY: Final = {"CURSOR_API_KEY": "any"}
 STATES: Final = (
-    State("no account", "account", "nobody is signed in: answers are simulated"),
+    State("no account", "account", "not signed in: answers are simulated"),
     State("the simulator was asked for", "account", "answers are simulated, as asked for", 0, SIM),
-    State("no credentials for the chosen backend", "account", "nobody is signed in", flags=AGENT),
+    State("no credentials for the chosen backend", "account", "not signed in", flags=AGENT),
     State("a key that works", "the address", "answers, with ", 0, AGENT, KEY),
     State(
         "a wrong key",
@@ -56,11 +56,11 @@ STATES: Final = (
     State(
         "cursor-agent is signed out",
         "account",
-        "nobody is signed in to cursor-agent",
+        "not signed in to cursor-agent",
         flags=("--backend", "cli", "--agent-bin", "STAND-IN"),
         environ={"CURSOR_CONFIG_DIR": "SIGNED-OUT"},
     ),
-    State("no cursor-agent program", "account", "nobody is signed in to cursor-agent", flags=("--backend", "cli")),
+    State("no cursor-agent program", "account", "not signed in to cursor-agent", flags=("--backend", "cli")),
     State(
         "a dead proxy",
         "Cursor",

@@ -415,7 +415,7 @@ async def test_doctor_runs_the_cheapest_three(tmp_path: Path) -> None:
         code, output, _ = await caretway(tmp_path, "doctor", "--live", *where)
         assert simulator.stats.runs_opened == 1
     assert code == 0, output
-    for said in ("two lists", "the period's usage is told", "a marker comes back"):
+    for said in ("two lists", "the period's usage is reported", "a marker comes back"):
         assert said in output
 
 

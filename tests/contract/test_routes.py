@@ -70,7 +70,7 @@ async def test_a_wrong_path_is_told_what_to_type(client: Client) -> None:
     assert "http://localhost:7/v1 for OpenAI" in answer.error["message"]
     answer = await say(client, ask("POST", "/v1/embeddings"))
     assert answer.error["message"].startswith(
-        "There is nothing at POST /v1/embeddings. Embeddings are not served: Cursor has none."
+        "No route for POST /v1/embeddings. Embeddings are not served: Cursor has none."
     )
     answer = await say(client, ask("POST", "/messages/batches"))
     assert msgspec.json.decode(answer.body)["type"] == "error", "in Anthropic's words"

@@ -138,7 +138,7 @@ class Polling:
         if self._asked >= MAX_QUESTIONS:
             raise GatewayError(
                 ErrorKind.TIMEOUT,
-                "Nobody signed in within the time that Cursor allows for it.",
+                "The sign-in was not completed within the time that Cursor allows.",
                 hint="Run `caretway login` again and open the new link.",
             )
         return wait

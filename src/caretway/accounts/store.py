@@ -267,7 +267,7 @@ class StoredKey:
         self._key = ""
 
     async def __call__(self) -> str:
-        """Empty when nobody is signed in, or not with a key."""
+        """Empty when not signed in, or not with a key."""
         stamp = self._sign_ins.stamp()
         if not self._key or stamp != self._stamp:
             account = await asyncio.to_thread(self._sign_ins.find, self._url)

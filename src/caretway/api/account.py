@@ -14,7 +14,7 @@ from ..core.errors import GatewayError
 FRESH_S: Final = 60.0
 AGAIN_S: Final = 15.0
 PATIENCE_S: Final = 5.0
-TELLS_NOTHING: Final = "This backend does not tell what the account has used; `agent` does."
+TELLS_NOTHING: Final = "This backend does not report what the account has used; `agent` does."
 
 AccountSource = Callable[[], Awaitable[AccountUsage]]
 """Raises GatewayError."""

@@ -86,6 +86,4 @@ def not_found(request: HttpRequest, path: str, served: ServedPaths) -> GatewayEr
     """`path`: as it was understood."""
     host = request.headers.get("host", "")
     base = f"{request.scheme}://{host if host and len(host) <= MAX_HOST else 'HOST:PORT'}"
-    return GatewayError(
-        ErrorKind.NOT_FOUND, f"There is nothing at {request.method} {path}.", hint=served.hint(path, base)
-    )
+    return GatewayError(ErrorKind.NOT_FOUND, f"No route for {request.method} {path}.", hint=served.hint(path, base))

@@ -232,7 +232,7 @@ ERRORS: Final[dict[int, str]] = {
     401: "The gateway's own key is missing or wrong, or Cursor does not accept the credentials.",
     402: "The subscription's usage is spent.",
     403: "The Host or Origin is not allowed, or Cursor refuses.",
-    404: "There is nothing here.",
+    404: "Not found.",
     405: "The route does not take this method; `Allow` names those that it takes.",
     408: "The request did not arrive in time.",
     409: "The turn to be continued is gone, and `x-caretway-session: required` forbids a replay.",
@@ -241,7 +241,7 @@ ERRORS: Final[dict[int, str]] = {
     429: "Too many requests, or too many at once.",
     431: "The headers are larger or more than the limit.",
     500: "A bug of the gateway; its log has the details.",
-    502: "Cursor failed, said something that cannot be understood, wants a newer client, or the model went in circles.",
+    502: "Cursor failed, sent something unreadable, wants a newer client, or the model repeated itself.",
     503: "Cursor cannot be reached, or the gateway is stopping.",
     504: "Cursor made no progress within the limits.",
 }
@@ -258,7 +258,7 @@ _HEADERS: Final = [
         "name": "x-caretway-workspace",
         "in": "header",
         "required": False,
-        "description": "A directory out of those that the gateway was told to allow.",
+        "description": "One of the directories that the gateway allows.",
         "schema": {"type": "string", "pattern": "^[!-~]*$"},
     },
 ]

@@ -68,7 +68,7 @@ class PageDoor:
         if request.headers.get("sec-fetch-site") in _ELSEWHERE:  # also in a frame or a window that another page opens
             raise GatewayError(
                 ErrorKind.FORBIDDEN,
-                "Other web pages may not open the page's API.",
+                "Other web pages may not open the dashboard's API.",
                 hint="Type the gateway's address into the browser.",
                 code="origin_not_allowed",
             )
@@ -80,7 +80,7 @@ class PageDoor:
             if not hmac.compare_digest(sent.encode(), self.csrf(visitor).encode()):
                 raise GatewayError(
                     ErrorKind.FORBIDDEN,
-                    f"What changes something needs the page's token in `{CSRF_HEADER}`.",
+                    f"A change needs the dashboard's token in `{CSRF_HEADER}`.",
                     hint="GET /caretway/v1/session has it; it changes when the gateway is started again.",
                     code="csrf_wrong",
                 )
@@ -97,7 +97,7 @@ class PageDoor:
             return Visitor(caller, token)
         raise GatewayError(
             ErrorKind.ACCESS_DENIED,
-            "The page needs the gateway's key." if not token else "You are signed out of the page.",
+            "The dashboard needs the gateway's key." if not token else "You are signed out of the dashboard.",
             hint=SIGN_IN,
         )
 
@@ -207,7 +207,7 @@ def _mac(digest: bytes, body: str) -> str:
 def _not_for_the_page(name: str) -> GatewayError:
     return GatewayError(
         ErrorKind.FORBIDDEN,
-        f"The key {name} may use models, and may not see the page.",
-        hint="The page shows what all keys do. Make one for it: caretway key new --name NAME --page",
+        f"The key {name} has no access to the dashboard.",
+        hint="The dashboard shows what all keys do. Make a key for it: caretway key new --name NAME --page",
         code="page_not_allowed",
     )

@@ -66,7 +66,7 @@ class PageFiles:
     def send(self, name: str, call: "HttpCall") -> None:
         file = self._files.get(name)
         if file is None:
-            raise GatewayError(ErrorKind.NOT_FOUND, "The page has no such file.", hint="Open / in a browser.")
+            raise GatewayError(ErrorKind.NOT_FOUND, "The dashboard has no such file.", hint="Open / in a browser.")
         headers = [*call.headers, *HEADERS, (b"etag", file.etag)]
         if call.request.headers.get("if-none-match", "").encode("latin-1") == file.etag:
             call.response.send(NOT_MODIFIED, b"", headers)

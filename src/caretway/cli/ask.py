@@ -28,7 +28,7 @@ SUMMARY: Final = "ask a model, here in the terminal"
 DESCRIPTION: Final = (
     "Ask one question and print the answer as it comes. Uses the gateway that is\n"
     "running, or starts one of its own for the question. What is piped in, and files\n"
-    "(text or pictures), are sent along. Exit code: 0 answered, 1 not, 2 wrong use."
+    "(text or images), are sent along. Exit code: 0 answered, 1 not, 2 wrong use."
 )
 EXAMPLES: Final = """\
 examples:
@@ -207,4 +207,4 @@ def _decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as binary:
-        raise CommandFailed(f"{name} is neither text nor a picture", "send it as text (UTF-8)", 2) from binary
+        raise CommandFailed(f"{name} is neither text nor an image", "send it as text (UTF-8)", 2) from binary

@@ -82,7 +82,7 @@ async def _asked(settings: Settings) -> ClusterReport:
         except RedisAway as away:
             raise CommandFailed(
                 f"nothing is known of the cluster, because {place} does not answer as it should ({away})",
-                "start Redis, or mend --cluster; gateways that run go on without it",
+                "start Redis, or correct --cluster; running gateways go on without it",
             ) from None
     oldest_first = sorted(replicas, key=lambda one: (one.started, one.id))
     return ClusterReport(settings.cluster_name, place, tuple(oldest_first), tuple(totals), SCHEMA)

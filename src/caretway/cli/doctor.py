@@ -63,7 +63,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     from ..config import SETTINGS
 
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    parser.add_argument("--fix", action="store_true", help="Mend what is safe to mend: access to the data directory.")
+    parser.add_argument(
+        "--fix", action="store_true", help="Repair what is safe to repair: access to the data directory."
+    )
     parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
     listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
     add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
@@ -161,9 +163,7 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
     if status.signed_in:
         return Finding("account", True, f"cursor-agent is signed in{f': {status.detail}' if status.detail else ''}")
     told = f" ({status.detail})" if status.detail else ""
-    return Finding(
-        "account", False, f"nobody is signed in to cursor-agent{told}", "Run `caretway login --backend cli`."
-    )
+    return Finding("account", False, f"not signed in to cursor-agent{told}", "Run `caretway login --backend cli`.")
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
@@ -269,7 +269,7 @@ def check_identity(settings: Settings) -> Finding:
 def check_account(facts: AccountFacts, backend: str) -> Finding:
     if facts.credential is None:
         command = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
-        return Finding("account", False, "nobody is signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
+        return Finding("account", False, "not signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
     until = f"until {facts.expires}" if facts.expires else NO_EXPIRY
     told = ", ".join(filter(None, (facts.account, facts.credential, until)))
     return Finding("account", not facts.over, told, f"Not renewed: {facts.renewal}." if facts.renewal else "")
@@ -286,7 +286,7 @@ async def _for_others(settings: Settings) -> list[Finding]:
             findings = [Finding("backend", True, f"{backend.name} ({STANDINGS[backend.standing]})")]
     except GatewayError as failure:
         return [_failed("backend", failure)]
-    findings.append(Finding("account", True, f"{EACH_ITS_OWN}; nobody signs in here"))
+    findings.append(Finding("account", True, f"{EACH_ITS_OWN}; no sign-in here"))
     findings += [check_network(settings), check_identity(settings)]
     try:
         async with open_call(settings) as call:

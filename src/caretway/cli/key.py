@@ -63,7 +63,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--models", metavar="A,B", help="The models it may use; * stands for any text.")
     parser.add_argument("--workspace", metavar="DIR", help="The only directory it may work in.")
-    parser.add_argument("--page", action="store_true", help="It also opens the gateway's page.")
+    parser.add_argument("--page", action="store_true", help="It also opens the dashboard.")
     parser.add_argument("--json", action="store_true", help="Print the list as JSON.")
     wanted = [setting for setting in SETTINGS if setting.name in _WANTED]
     add_setting_flags(parser, wanted, shown=_SHOWN)

@@ -132,7 +132,7 @@ def as_table(rows: Sequence[KeyRow], now: float, style: Style, width: int = 80) 
         if key.workspace:
             lines += _detail("works in", key.workspace, width, style.dim)
         if key.page:
-            lines += _detail("opens", "the page", width, style.dim)
+            lines += _detail("opens", "the dashboard", width, style.dim)
     return lines
 
 

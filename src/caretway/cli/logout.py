@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     log_to_stderr("warning")
     forgotten = run_loop(_forget(settings))
-    say([f"Signed out of {hosts(settings).api}." if forgotten else f"Nobody was signed in to {hosts(settings).api}."])
+    say([f"Signed out of {hosts(settings).api}." if forgotten else f"No sign-in is stored for {hosts(settings).api}."])
     return 0
 
 

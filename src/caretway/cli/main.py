@@ -138,7 +138,7 @@ def _mending(problem: ConfigError, arguments: argparse.Namespace) -> str:
     if not problem.origin.startswith("file "):
         return ""
     named = given(arguments).get("config")
-    return f"; mend it: {shlex.join(['caretway', 'config', 'edit', *(['--config', str(named)] if named else [])])}"
+    return f"; fix it with: {shlex.join(['caretway', 'config', 'edit', *(['--config', str(named)] if named else [])])}"
 
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

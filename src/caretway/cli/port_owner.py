@@ -25,7 +25,7 @@ def port_owner(data_dir: Path, host: str, port: int) -> str:
         if note.url.rpartition(":")[2] == str(port):
             return f"a Caretway gateway (version {note.version}, backend {note.backend}, process {note.pid})"
     if backend := gateway_there(url, data_dir):
-        return f"a Caretway gateway of somebody else or with other settings (backend {backend})"
+        return f"a Caretway gateway of another user or with other settings (backend {backend})"
     found = next(_listeners(port), None)
     return "" if found is None else f"{found[1]} (process {found[0]})"
 

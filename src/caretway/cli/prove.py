@@ -68,7 +68,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--second-model",
         default="",
         metavar="TEXT",
-        help="The model for thinking and pictures. [default: a cheap one that can do both]",
+        help="The model for thinking and images. [default: a cheap one that can do both]",
     )
     parser.add_argument(
         "--only",
@@ -191,7 +191,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
 
 
 async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
-    """What the account lists; raises CommandFailed when nobody is signed in, or nothing answers."""
+    """What the account lists; raises CommandFailed when not signed in, or nothing answers."""
     from ..core.errors import GatewayError
 
     status = await bench.backend.status()
@@ -242,7 +242,7 @@ def _agreed(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandFailed("it costs that much, and nobody is here to agree", "type: caretway prove --yes", 2)
+        raise CommandFailed("it needs your consent, and there is no terminal to ask", "type: caretway prove --yes", 2)
     # The loop's handler would only note Ctrl-C, and the terminal would be read on.
     of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

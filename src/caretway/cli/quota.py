@@ -92,17 +92,17 @@ def _pool(pool: dict[str, Any], style: Style) -> str:
     used = pool["percent_used"]
     name = f"{pool['name']:<13}"
     if used is None:
-        return f"{name}  not told"
+        return f"{name}  unknown"
     mark = style.bad if used >= SPENT_PERCENT else style.careful if used >= NEARLY else style.good
     return f"{name}  {mark(bar(used / SPENT_PERCENT))}  {_percent(used)}"
 
 
 def _percent(used: float | None) -> str:
-    return "not told" if used is None else f"{used:.1f} % used".replace(".0 %", " %")
+    return "unknown" if used is None else f"{used:.1f} % used".replace(".0 %", " %")
 
 
 def _money(told: dict[str, Any]) -> list[str]:
-    plan = " ".join(filter(None, (told["plan"]["name"], told["plan"]["price"]))) or "plan not told"
+    plan = " ".join(filter(None, (told["plan"]["name"], told["plan"]["price"]))) or "plan unknown"
     spent, limit, bonus = told["spent_cents"], told["limit_cents"], told["bonus_cents"]
     words = [plan]
     if spent is not None:

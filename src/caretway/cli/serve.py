@@ -274,7 +274,7 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
     lines: list[str] = []
     if account.brought:
         told = f"those of each account: GET {base_url}/v1/models with its key"
-        lines += _folded("account", f"{EACH_ITS_OWN}; nobody signs in here", width, style)
+        lines += _folded("account", f"{EACH_ITS_OWN}; no sign-in here", width, style)
         lines += _folded("models", told, width, style)
     if account.signed_in is not None or account.detail:
         word = {True: "yes", False: "no", None: "unknown"}[account.signed_in]

@@ -219,7 +219,7 @@ def _agreed(arguments: argparse.Namespace, otherwise: str) -> bool:
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
-        raise CommandFailed("nobody can be asked here", f"to do it without a question: {otherwise}", exit_code=2)
+        raise CommandFailed("there is no terminal to ask", f"to do it without a question: {otherwise}", exit_code=2)
     return asked(input, "Write this? [y/N] ").lower() in ("y", "yes")
 
 

@@ -163,7 +163,7 @@ async def _simulate(
     from caretway_sim.proxy import SimProxy
 
     if manners.refuses_direct and arguments.proxy is None:
-        raise CommandFailed("refuses_direct without a proxy would serve nobody", "add --proxy PORT", 2)
+        raise CommandFailed("refuses_direct without a proxy serves no one", "add --proxy PORT", 2)
     user, password, proxy_port = arguments.proxy or ("", "", 0)
     proxy = SimProxy(user, password, arguments.proxy_fault)
     simulator = Simulator(prefer=arguments.prefer, manners=manners, home=proxy.comes_from_here)

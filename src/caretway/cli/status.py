@@ -70,7 +70,7 @@ class Report:
     gateways: list[dict[str, Any]] = field(default_factory=list)
     """Those that run, as `doctor` judges them."""
     quota: dict[str, Any] | None = None
-    """As `/caretway/v1/account` has it; None when nobody is signed in."""
+    """As `/caretway/v1/account` has it; None when not signed in."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -184,7 +184,7 @@ def as_lines(report: Report, style: Style, screen: int = 0) -> list[str]:
     words = {True: style.good("yes"), False: style.bad("no"), None: style.careful("unknown")}
     rows = [
         ("backend", f"{report.backend} ({STANDINGS[report.standing]})"),
-        ("signed in", "nobody here" if report.passthrough else words[report.signed_in]),
+        ("signed in", "not here" if report.passthrough else words[report.signed_in]),
     ]
     if report.detail:
         rows.append(("detail", report.detail))

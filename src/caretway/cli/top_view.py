@@ -83,7 +83,7 @@ def _account(now: dict[str, Any]) -> str:
     if now["backend"]["standing"] == "simulated":
         return "Simulated: no answer comes from Cursor."
     if now["signed_in"] is False:
-        return f"Nobody is signed in: caretway login. {printable(now['detail'])}"
+        return f"Not signed in: caretway login. {printable(now['detail'])}"
     if not account or not account["known"]:
         return f"Quota: not known. {printable(account['reason'] or '')}" if account else "Quota: not asked yet."
     pools = [f"{pool['name']} {_bar(pool['percent_used'])}" for pool in account["pools"]]
@@ -147,7 +147,7 @@ def _error(now: dict[str, Any], style: Style, width: int) -> str:
 
 def _keys(state: TopState, left: int, width: int, style: Style) -> str:
     if state.asking:
-        return style.careful(cut("Cancel the chosen turn? Its client is told. y: yes, any other key: no", width))
+        return style.careful(cut("Cancel the chosen turn? Its client gets an error. y: yes, any other key: no", width))
     order = f"{state.sort}{' (reversed)' if state.reverse else ''}"
     more = f"{left} more{GAP}" if left else ""
     words = state.remark or f"q quit{GAP}s sort: {order}{GAP}r reverse{GAP}j k choose{GAP}c cancel"

@@ -96,12 +96,12 @@ def cost_lines(total: Totals, facts: PriceFacts, unpriced: Sequence[str] = ()) -
     """What stands behind the number, and what is not in it."""
     lines: list[str] = []
     if total.told_cents is not None:
-        lines.append(f"{dollars(total.told_cents)} as Cursor told it; its own events may lag ten minutes.")
+        lines.append(f"{dollars(total.told_cents)} as Cursor reported it; its own events may lag ten minutes.")
     if total.listed_cents is not None:
         own = " and your own" if facts.own else ""
         lines.append(
             f"{dollars(total.listed_cents)} by the prices of {SOURCE} of {AS_OF} ({facts.age_days} days old){own}, "
-            "where Cursor told no cost (`sdk` never does); what the plan includes is not charged."
+            "where Cursor reported no cost (`sdk` never does); what the plan includes is not charged."
         )
         if facts.age_days > STALE_DAYS:
             lines.append("These prices are old: set your own as [prices.MODEL], or update.")
@@ -112,7 +112,9 @@ def cost_lines(total: Totals, facts: PriceFacts, unpriced: Sequence[str] = ()) -
             f"million tokens, in {tables} (caretway config edit)."
         )
     if total.unreported:
-        lines.append(f"{_many(total.unreported, 'run')} unreported: cut, stopped, or on a backend that tells nothing.")
+        lines.append(
+            f"{_many(total.unreported, 'run')} unreported: cut, stopped, or on a backend that reports nothing."
+        )
     if total.at_least:
         lines.append(f"{_many(total.at_least, 'run')} with a lost attempt: that is not counted.")
     return lines
@@ -140,7 +142,7 @@ def saved_line(total: Totals) -> str:
 def replay_lines(replays: Sequence[Replayed], style: Style) -> list[str]:
     widest = max(len(compact(one.responses)) for one in replays)
     lines = [f"  {compact(one.responses).rjust(widest)}  {one.reason}" for one in replays]
-    anew = [style.dim(f"({compact(one.input)} tokens told anew)") for one in replays]
+    anew = [style.dim(f"({compact(one.input)} tokens sent again)") for one in replays]
     return [f"{line}  {more}" for line, more in zip(lines, anew, strict=True)]
 
 

@@ -156,7 +156,7 @@ class RedisSpent:
             raise GatewayError(
                 ErrorKind.OVERLOADED,
                 f"The gateway cannot look at its budgets: {away}.",
-                hint="Try again soon. Whoever runs the gateway: `caretway status --cluster` shows Redis; "
+                hint="Try again soon. For the administrator: `caretway status --cluster` shows Redis; "
                 "`--cluster-budgets allow` lets runs through while it is away.",
                 code=UNSURE_CODE,
                 retry_after=2.0,

@@ -455,7 +455,7 @@ class Settings:
         default="client",
         metadata=_cursor(
             choice(get_args(WebSearchBy)),
-            "Who searches the web on agent: nobody, the client's own tools, or Cursor on the account's quota.",
+            "Who searches the web on agent: no one, the client's own tools, or Cursor on the account's quota.",
         ),
     )
 
@@ -540,13 +540,13 @@ class Settings:
         default="warn",
         metadata=_sessions(
             choice(get_args(NoProgressRule)),
-            "When a model only reads, lists and searches, and finds nothing new for many steps: tell it, or end it.",
+            "When a model only reads, lists and searches, and finds nothing new for many steps: warn it, or end the turn.",
         ),
     )
     sibling_quiet: float = field(
         default=0.2,
         metadata=_sessions(
-            _GRACE, "A silence that ends a step of tool calls when nobody says how many it has.", advanced=True
+            _GRACE, "The silence that ends a step of tool calls whose number is unknown.", advanced=True
         ),
     )
     sibling_cap: float = field(

@@ -60,14 +60,14 @@ def _get(name: str, summary: str, answers: str) -> Operation:
 
 
 _ROWS: Final[dict[str, dict[str, tuple[Operation, str]]]] = {
-    "/page/{name}": {"GET": (Operation("pageFile", "A file of the page", "The file", schema=""), "file")},
+    "/page/{name}": {"GET": (Operation("pageFile", "A file of the dashboard", "The file", schema=""), "file")},
     f"{BASE}/session": {
         "GET": (
-            Operation("pageSession", "Whether the page is open to you", "The CSRF token"),
+            Operation("pageSession", "Whether you have access to the dashboard", "The CSRF token"),
             "seen_session",
         ),
-        "POST": (Operation("signIn", "Sign in to the page with a key", "A cookie", body="PageKey"), "sign_in"),
-        "DELETE": (Operation("signOut", "Sign out of the page", "The cookie is gone"), "sign_out"),
+        "POST": (Operation("signIn", "Sign in to the dashboard with a key", "A cookie", body="PageKey"), "sign_in"),
+        "DELETE": (Operation("signOut", "Sign out of the dashboard", "The cookie is gone"), "sign_out"),
     },
     f"{BASE}/now": {"GET": (_get("now", "What the gateway does now", "Backend, account, live turns"), "now")},
     f"{BASE}/events": {
@@ -107,7 +107,7 @@ _ROWS: Final[dict[str, dict[str, tuple[Operation, str]]]] = {
     },
     TRY: {
         "POST": (
-            Operation("try", "Ask a model from the page", "A chat completion", body="ChatRequest", turn=True),
+            Operation("try", "Ask a model from the dashboard", "A chat completion", body="ChatRequest", turn=True),
             "playground",
         )
     },

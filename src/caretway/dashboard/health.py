@@ -25,7 +25,7 @@ def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) ->
     elif not status.reachable or status.signed_in is None:
         found.append(Finding("account", False, status.detail or "Cursor cannot be reached", "Run `caretway doctor`."))
     else:
-        told = status.detail or ("signed in" if status.signed_in else "nobody is signed in")
+        told = status.detail or ("signed in" if status.signed_in else "not signed in")
         found.append(Finding("account", status.signed_in, told, "" if status.signed_in else "Run `caretway login`."))
     found.append(Finding("models", models > 0, f"{models} are listed", "" if models else "Run `caretway doctor`."))
     return found

@@ -38,8 +38,8 @@ def local_findings(settings: Settings) -> list[Finding]:
 
 def check_simulated(asked_for: bool) -> Finding:
     if asked_for:
-        return Finding("account", True, "nobody is signed in: answers are simulated, as asked for")
-    told = "nobody is signed in: answers are simulated"
+        return Finding("account", True, "not signed in: answers are simulated, as asked for")
+    told = "not signed in: answers are simulated"
     return Finding("account", False, told, f"Run `caretway login`, or set CURSOR_API_KEY to a key from {KEYS_PAGE}.")
 
 

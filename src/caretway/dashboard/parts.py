@@ -103,7 +103,7 @@ def query(call: HttpCall) -> dict[str, str]:
 def body(call: HttpCall, kind: type[Any]) -> Any:
     data = call.request.take_body()
     if len(data) > MAX_BODY:
-        raise GatewayError(ErrorKind.TOO_LARGE, f"The page's API takes {MAX_BODY} bytes.")
+        raise GatewayError(ErrorKind.TOO_LARGE, f"The dashboard's API takes {MAX_BODY} bytes.")
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:

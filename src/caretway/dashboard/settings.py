@@ -65,7 +65,7 @@ class RunningSettings:
             )
         _check_changeable(name, self._settings.origin(name))
         try:
-            value: Any = setting.default if text is None else setting.read(text, "the page")
+            value: Any = setting.default if text is None else setting.read(text, "the dashboard")
             budgets = parse_budgets(value, BudgetScope.EVERYBODY) if name == "budgets" else ()
             given = None if text is None else file_value(setting, text, Path.cwd())
         except (ConfigError, ValueError) as wrong:

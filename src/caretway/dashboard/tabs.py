@@ -37,7 +37,7 @@ MAX_UNPRICED: Final = 5
 PERIODS: Final = ("today", "week", "month", "all")
 CANCELLED: Final = GatewayError(
     ErrorKind.CANCELLED,
-    "The turn was cancelled by whoever runs the gateway.",
+    "The turn was cancelled in the dashboard.",
     hint="Ask again if you still want an answer.",
     code="cancelled_by_owner",
     repeatable=False,
@@ -211,7 +211,7 @@ _SAYS: Final = {
     "the model changed": "The model was changed while a run waited. Finish the tool call first.",
     "the tools changed": "A tool was changed or removed while the run waited. Keep the list of tools while calls are "
     "open.",
-    "the history changed": "What was said before was changed by the client. Some clients trim old tool results; "
+    "the history changed": "The client changed the history. Some clients trim old tool results; "
     "switch that off where the cache matters.",
     "an image beside tool results": "An image came with the results, and a waiting run cannot take it. "
     "Let the tool return it.",
@@ -221,7 +221,7 @@ _SAYS: Final = {
     "the history was replayed for a new answer.",
     "an earlier request with these results was given up": "The client hung up on its first try and asked again. "
     "Raise the client's timeout.",
-    "nothing new was said": "The history ends with the assistant. Send a user message after it.",
+    "no new message": "The history ends with the assistant. Send a user message after it.",
     "no known conversation begins like this": "The history is not one that the gateway has kept: edited, from another "
     "model or account, too old, or from before a restart without its store.",
     "the parked turn was lost": "The waiting run was lost at Cursor, and the history was replayed. "

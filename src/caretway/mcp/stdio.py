@@ -134,7 +134,7 @@ class ServerProcess:
             async with asyncio.timeout(_STDERR_GRACE_S):
                 await self._child.wait()
         last = next((line for line in reversed(self._child.stderr.splitlines()) if line.strip()), "")
-        return f"{self.reason}; it said: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason
+        return f"{self.reason}; its output: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason
 
     async def stop(self) -> None:
         """Closes its input, then sends SIGTERM to the whole group, then SIGKILL. Leaves nothing behind."""

@@ -142,7 +142,7 @@ CASES: Final = (
         "text",
         "a checkpoint early in the turn; its window is 0",
         "first_window_zero",
-        flag("first_window_zero", "the first checkpoint tells no window", "the first checkpoint tells the window"),
+        flag("first_window_zero", "the first checkpoint has no window", "the first checkpoint has the window"),
         backends=AGENT,
     ),
     Case(
@@ -234,7 +234,7 @@ CASES: Final = (
         "calls_listed",
         flag(
             "calls_listed",
-            "nobody says how many calls a step has",
+            "the number of calls of a step is unknown",
             "a step announces how many calls it has",
             "Nothing to set: the step then ends without a wait.",
             expected=False,
@@ -336,7 +336,7 @@ CASES: Final = (
         "thinking",
         "long reasoning sends `token_delta` alone",
         "thinking",
-        answered("thinking", "thinking is told apart from the answer", "Nothing to set: this model keeps it."),
+        answered("thinking", "thinking is separate from the answer", "Nothing to set: this model keeps it."),
         runs=1,
     ),
     Case(
@@ -344,7 +344,7 @@ CASES: Final = (
         "picture",
         "Images travel as raw bytes in `selected_context.selected_images`, with uuid and MIME type",
         "picture",
-        answered("picture", "the model sees a picture", "Try another --second-model: this one takes text only."),
+        answered("picture", "the model sees an image", "Try another --second-model: this one takes text only."),
         runs=1,
     ),
 )

@@ -63,14 +63,14 @@ def lists(facts: Facts) -> CaseVerdict:
         helps = "Name a model as `caretway models` lists it."
         return differs("there is no list of base models with variants", helps)
     if facts["thinking_details"]:
-        return differs("the flat list tells which models think", NOTHING_TO_SET)
+        return differs("the flat list says which models think", NOTHING_TO_SET)
     return holds("two lists: flat ids, and base models with variants")
 
 
 def quota(facts: Facts) -> CaseVerdict:
     match facts["quota"]:
         case "told":
-            return holds("the period's usage is told")
+            return holds("the period's usage is reported")
         case "silent":
             return differs(
                 "the period's usage is never answered", "Nothing to set: refusals name spent usage as a cause."
@@ -109,14 +109,16 @@ def version(facts: Facts) -> CaseVerdict:
 
 def usage(facts: Facts) -> CaseVerdict:
     if not facts["usage_told"]:
-        return differs("tokens are not told", "Nothing to set: answers have estimates, and say so.")
+        return differs("tokens are not reported", "Nothing to set: answers have estimates, and say so.")
     if facts.get("cache_absurd"):
         return differs(
             "more tokens are read from the cache than there are", "Nothing to set: such figures are left out."
         )
     if not facts.get("cache_in_input", True):
-        return differs("cached tokens stand beside the input, not in it", "Tell us: the usage of answers is too low.")
-    return holds("tokens are told; the input includes what was cached")
+        return differs(
+            "cached tokens stand beside the input, not in it", "Please report it: the usage of answers is too low."
+        )
+    return holds("tokens are reported; the input includes what was cached")
 
 
 def argument_text(facts: Facts) -> CaseVerdict:

@@ -55,7 +55,7 @@ async def proxy(desk: Desk) -> None:
     if not desk.main.proxy:
         raise Skipped("no proxy is set for this address")
     if "text" not in desk.facts:
-        raise Skipped("told by the case text, which was not tried")
+        raise Skipped("shown by the case text, which was not tried")
     desk.found({"proxy": desk.main.proxy})
 
 

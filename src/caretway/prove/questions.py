@@ -245,7 +245,7 @@ async def thinking(desk: Desk) -> None:
 
 async def picture(desk: Desk) -> None:
     if not desk.main.backend.abilities.images:
-        raise Skipped("this backend takes no pictures")
+        raise Skipped("this backend takes no images")
     colour = secrets.choice(list(asking.COLOURS))
     messages = (asking.user(asking.COLOUR, asking.picture(colour)),)
     talk, _ = await desk.talk(await desk.request(messages, model=_second(desk)))

@@ -251,7 +251,7 @@ def _caller(known: tuple[bytes, ...], named: Named, headers: Mapping[str, str], 
         raise GatewayError(
             ErrorKind.ACCESS_DENIED,
             f"The key {old.name} has expired.",
-            hint=f"Whoever runs the gateway makes another one: caretway key revoke {old.name}, then caretway key new "
+            hint=f"The administrator makes another one: caretway key revoke {old.name}, then caretway key new "
             f"--name {old.name}.",
             code="key_expired",
         )

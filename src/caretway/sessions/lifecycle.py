@@ -25,7 +25,7 @@ class Happening(Enum):
     STOPPED = "a stage or the loop guard ended it"
     HUNG_UP = "the client hung up"
     RESULTS = "results came"
-    EXPIRED = "nobody came back in time"
+    EXPIRED = "the client did not come back in time"
     EVICTED = "too many turns are parked"
     LOST = "upstream is gone"
     SHUTDOWN = "the gateway stops"

@@ -302,7 +302,7 @@ def _by_transcript(
         return Replay("this backend keeps no conversations")
     tail = request.messages[answered:]
     if not any(message.text or message.role is Role.USER for message in tail):
-        return Replay("nothing new was said")
+        return Replay("no new message")
     chain = (chains or history_chains(request)).whole
     snapshot = recall(chain.digest())
     return Continue(snapshot, chain) if snapshot is not None else Replay("no known conversation begins like this")

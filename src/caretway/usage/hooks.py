@@ -83,7 +83,7 @@ class Teller:
     def tell(self, event: str, sentence: str) -> None:
         """Soon, and in order."""
         if len(self._waiting) >= MAX_WAITING:
-            log.warning("the hook is too slow: it is not told of %s", event)
+            log.warning("the hook is too slow: %s is skipped", event)
             return
         self._waiting.append((event, message(event, sentence, time.time())))
         if self._task is None:
@@ -99,7 +99,7 @@ class Teller:
                 except TimeoutError:
                     log.warning("the hook did not end within %g s: %s", self._patience, event)
                 except (GatewayError, HookFailed) as failure:
-                    log.warning("the hook could not be told of %s: %s", event, failure)
+                    log.warning("the hook could not be called for %s: %s", event, failure)
         finally:
             self._task = None
 
@@ -206,7 +206,7 @@ class HookWatch(Observer):
                 try:
                     plan = (await account()).period.plan
                 except GatewayError as failure:
-                    log.debug("the account does not tell its usage: %s", failure)
+                    log.debug("the account does not report its usage: %s", failure)
                     continue
                 spent = plan is None or plan.cursor_models_spent or plan.other_models_spent
                 if not spent and not self._left:

@@ -56,7 +56,9 @@ async def test_one_is_started_again_from_the_page() -> None:
 async def test_one_that_dies_during_a_call_comes_back() -> None:
     async with bridged({"odd": odd()}, mcp_retry_pause=0.05) as client:
         answer = await client.chat(call("die"))
-        assert "failed to run `die`: it ended with exit code 7; it said: odd server: I was told to die" in answer.text
+        assert (
+            "failed to run `die`: it ended with exit code 7; its output: odd server: I was told to die" in answer.text
+        )
         await until(client, lambda mcp: mcp["servers"] == 1)
         assert "plain says again" in (await client.chat(call("echo", "again"))).text
 

@@ -121,7 +121,7 @@ def test_a_broken_settings_file_says_how_to_mend_it(command: str, tmp_path: Path
     file.write_text("port 1")
     done = caretway(command, home=tmp_path, CARETWAY_CONFIG=str(file))
     assert done.returncode == 2
-    assert "this is not TOML" in done.stderr and done.stderr.endswith("mend it: caretway config edit\n")
+    assert "this is not TOML" in done.stderr and done.stderr.endswith("fix it with: caretway config edit\n")
 
 
 def test_a_wrong_value_in_a_file_that_a_flag_names(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_wrong_value_in_a_file_that_a_flag_names(tmp_path: Path) -> None:
     file.write_text("port = 'x'")
     done = caretway("status", "--config", str(file), home=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.endswith(f"mend it: caretway config edit --config '{file}'\n")
+    assert done.stderr.endswith(f"fix it with: caretway config edit --config '{file}'\n")
 
 
 def test_flags_are_not_abbreviated(tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_status_of_an_api_key() -> None:
 def test_status_when_clients_bring_their_keys() -> None:
     report = Report("agent", "unofficial", False, "every client brings its own Cursor API key", None, passthrough=True)
     assert as_lines(report, PLAIN)[1:] == [
-        "signed in  nobody here",
+        "signed in  not here",
         "detail     every client brings its own Cursor API key",
     ]
 

@@ -285,12 +285,12 @@ def test_exit_codes() -> None:
 
 
 async def test_in_passthrough_mode_nobody_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    """The backend without a key would say that nobody is signed in; it is not asked."""
+    """The backend without a key would say that not signed in; it is not asked."""
     trouble = GatewayError(ErrorKind.SIGNED_OUT, "Not signed in to Cursor.")
     gateway = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
     await serve(Settings(auth_mode="passthrough"), lambda _settings: gateway, PLAIN, gateway.stopped)
     lines = gateway.printed.splitlines()
-    assert "  account    every client brings its own Cursor API key; nobody signs in here" in lines
+    assert "  account    every client brings its own Cursor API key; no sign-in here" in lines
     assert f"  models     those of each account: GET {URL}/v1/models with" in lines
     assert "igned in  " not in gateway.printed and "Not signed in" not in gateway.printed
     outside = Settings(auth_mode="passthrough", host="192.168.1.2")

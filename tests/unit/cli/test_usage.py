@@ -150,7 +150,7 @@ def test_the_simulators_quota_is_not_taken_for_a_plan() -> None:
 def test_the_quota_of_a_seat() -> None:
     assert quota_lines(known_account(SEAT, NOW), Style()) == [
         "  Cursor Models  ####################  100 % used",
-        "  Other Models   not told",
+        "  Other Models   unknown",
         "  Team $40/mo, spent $40.00 of $40.00",
         "  on demand $12.50, limit $50.00 for the team",
         "  resets on 2026-11-17, in 1 day",

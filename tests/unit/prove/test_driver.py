@@ -86,7 +86,7 @@ async def test_nothing_more_is_asked_when_not_even_text_is_answered() -> None:
 async def test_what_cannot_be_asked_is_told() -> None:
     tried, desk = prover(Speaker())
     assert (await tried.try_case(BY_NAME["gaps"])).says == PRIVATE
-    assert (await tried.try_case(BY_NAME["picture"])).says == "this backend takes no pictures"
+    assert (await tried.try_case(BY_NAME["picture"])).says == "this backend takes no images"
     assert "--second-model" in (await tried.try_case(BY_NAME["thinking"])).says
     assert (await tried.try_case(BY_NAME["kill -9"])).says == "no second gateway can be started here"
     assert (await tried.try_case(BY_NAME["continuation"])).says == "the first turn left nothing to continue"

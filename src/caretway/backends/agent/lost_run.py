@@ -71,7 +71,7 @@ class Echo:
                 self.skip = self.skip[len(text) :]
                 return ""
             if not text.startswith(self.skip):
-                raise Diverged("the model said something else than before")
+                raise Diverged("the model sent other text than before")
             text, self.skip = text[len(self.skip) :], ""
         self.chars += len(text)
         if self.chars <= self._cap:

@@ -301,7 +301,7 @@ class AcpTurn:
             silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at
             told = self._limits.exit_grace * TOLD_GRACES
             if self._telling and silent >= told:
-                why = f"cursor-agent was told that it repeats itself, and was silent for {silent:.0f} s."
+                why = f"cursor-agent was warned that it repeats itself, and was silent for {silent:.0f} s."
                 self._failed(GatewayError(ErrorKind.TIMEOUT, why))
                 return False
             if silent >= allowed:

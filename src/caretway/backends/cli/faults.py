@@ -19,7 +19,7 @@ DEFAULT_WINDOW: Final = 200_000
 _SHOWN_CHARS: Final = 600
 
 _NETWORK_HINT: Final = "Check the connection and try again."
-_AGAIN: Final = "Try again; `cursor-agent` by hand may tell more."
+_AGAIN: Final = "Try again; running `cursor-agent` by hand may show more."
 _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 
 

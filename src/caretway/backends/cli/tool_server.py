@@ -204,7 +204,7 @@ class ToolServer:
         request, body = asked
         desk = self._desks.get(request.target.decode("latin-1"))
         if desk is None:
-            return _send(connection, writer, 404, {"error": "There is nothing here."})
+            return _send(connection, writer, 404, {"error": "Not found."})
         if request.method != b"POST":
             return _send(connection, writer, 405, {"error": "Send POST."}, (("allow", "POST"),))
         try:

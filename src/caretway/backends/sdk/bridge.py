@@ -337,7 +337,7 @@ class Bridges:
     def _stop_idle(self) -> None:
         self._idle = None
         if self._current is not None and not self._current.leases:
-            log.info("the SDK's bridge is stopped: nobody used it for a while")
+            log.info("the SDK's bridge is stopped: it was idle")
             self._retire()
 
     def _retire(self) -> None:

@@ -69,7 +69,7 @@ def read_frame(line: Line) -> Told:
         head, why = (line, str(broken)) if isinstance(line, bytes) else (line.head, str(line))
     if (found := _WHOSE.match(head)) is None:
         raise ValueError(why)
-    words = f"the SDK told something that cannot be read: {why}"
+    words = f"the SDK sent something that cannot be read: {why}"
     return Frame(t="over", n=int(found[1]), status="error", thrown=True, code="unreadable", message=words), None
 
 

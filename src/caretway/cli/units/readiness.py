@@ -17,4 +17,4 @@ def notify(address: str, *lines: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as link:
             link.sendto("\n".join(lines).encode(), place)
     except OSError as failure:
-        log.warning("the service manager cannot be told (NOTIFY_SOCKET is %s): %s", address, failure)
+        log.warning("the service manager cannot be notified (NOTIFY_SOCKET is %s): %s", address, failure)

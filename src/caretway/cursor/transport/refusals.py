@@ -219,14 +219,14 @@ REFUSALS: Final = (
     Refusal(
         "picture",
         ErrorKind.BAD_REQUEST,
-        "Send pictures as PNG or JPEG, best below 256 KiB and 2000 pixels.",
+        "Send images as PNG or JPEG, best below 256 KiB and 2000 pixels.",
         name="CLAUDE_IMAGE_TOO_LARGE",
         code="picture_refused",
     ),
     Refusal(
         "picture",
         ErrorKind.BAD_REQUEST,
-        "Send pictures as PNG or JPEG, best below 256 KiB and 2000 pixels.",
+        "Send images as PNG or JPEG, best below 256 KiB and 2000 pixels.",
         words=r"unable to parse image",
         code="picture_refused",
     ),

@@ -159,7 +159,7 @@ def refused(proxy: Proxy, where: str, why: str, *, may_repeat: bool) -> GatewayE
     return GatewayError(
         ErrorKind.UPSTREAM_DOWN,
         f"the proxy {proxy.name} does not connect to {where}: {why}",
-        hint=f"Ask whoever runs it to allow this address. {without(proxy, where)}",
+        hint=f"Ask its administrator to allow this address. {without(proxy, where)}",
         code="proxy_refused",
         repeatable=may_repeat,
     )

@@ -78,7 +78,7 @@ class UsageApi:
         except GatewayError as failure:
             if failure.kind is ErrorKind.SIGNED_OUT:
                 raise
-            log.info("Cursor does not tell the plan: %s", failure.message)
+            log.info("Cursor does not report the plan: %s", failure.message)
             return PlanInfo()
 
     async def events(

@@ -57,7 +57,7 @@ def refusal(level: Level, zone: tzinfo | None = None) -> GatewayError:
     return GatewayError(
         ErrorKind.QUOTA,
         f"The gateway's budget {whose(level)} is used up: {used(level)}.{resets(level, zone)}",
-        hint=f"Whoever runs the gateway can raise it ({level.budget}).",
+        hint=f"The administrator can raise it ({level.budget}).",
         code=CODE,
         reason=OWN_BUDGET,
         repeatable=False,

@@ -101,7 +101,7 @@ def added(
     """With one more key. Raises GatewayError when there can be none of that name."""
     _check_free(keys, check_name(name))
     if len(keys) >= MAX_KEYS:
-        raise _wrong(f"There are {MAX_KEYS} keys already.", "Revoke those that nobody uses: caretway key list")
+        raise _wrong(f"There are {MAX_KEYS} keys already.", "Revoke those that are not used: caretway key list")
     if len(models) > MAX_WORDS or len(budgets) > MAX_WORDS:
         raise _wrong(f"A key names at most {MAX_WORDS} models and {MAX_WORDS} budgets.", "Use patterns: claude-*")
     made = NamedKey(

@@ -172,7 +172,7 @@ def test_the_sentence() -> None:
     assert (error.code, error.reason, error.may_repeat) == ("insufficient_quota", "budget_exceeded", False)
     assert str(error) == (
         "The gateway's budget for the key anna is used up: 50 of 50 runs today. It resets on 2026-11-18 at 00:00. "
-        "Whoever runs the gateway can raise it (key.runs=50/day)."
+        "The administrator can raise it (key.runs=50/day)."
     )
     assert notice(level(412.3, 500, measure=CENTS)) == "for the key anna: $4.12 of $5.00 today (82 %)"
 
