@@ -540,7 +540,7 @@ class Settings:
         default="warn",
         metadata=_sessions(
             choice(get_args(NoProgressRule)),
-            "When a model only reads, lists and searches, and finds nothing new for many steps: warn it, or end the turn.",
+            "When a model reads, lists and searches for many steps and finds nothing new: warn it or end the turn.",
         ),
     )
     sibling_quiet: float = field(

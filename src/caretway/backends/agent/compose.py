@@ -53,7 +53,7 @@ def picture_warning(pictures: Iterable[Image], model: str, sees: bool | None) ->
     told: list[str] = []
     for number, picture in enumerate(pictures, 1):
         if sees is False:
-            return f"{model} takes text only and may not see the picture"
+            return f"{model} takes text only and may not see the image"
         size = picture_size(picture.data)
         if len(picture.data) > MAX_BYTES:
             told.append(f"picture {number} has {len(picture.data) >> 10} KiB, {_UNSEEN} {MAX_BYTES >> 10} KiB")

@@ -69,7 +69,7 @@ def test_the_size_stands_in_the_head(name: str, data: bytes, size: tuple[int, in
 def test_only_so_much_is_told() -> None:
     many = [Image(bytes(300 * 1024), "image/png")] * 50
     assert picture_warning(many, "m", sees=True).count("picture") == 5
-    assert picture_warning(many, "m", sees=False) == "m takes text only and may not see the picture"
+    assert picture_warning(many, "m", sees=False) == "m takes text only and may not see the image"
     assert picture_warning([], "m", sees=False) == ""
     assert picture_warning([Image(PNG, "image/png")], "m", sees=None) == ""
 
