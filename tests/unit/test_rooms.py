@@ -19,7 +19,7 @@ MAY_IMPORT: Final[dict[str, frozenset[str]]] = {
     "dialects": frozenset({"core"}),
     "accounts": frozenset({"core"}),
     "sessions": frozenset({"accounts", "core", "schemas"}),  # of accounts: what models are called
-    "mcp": frozenset({"core"}),
+    "mcp": frozenset({"accounts", "core"}),  # of accounts: the private store
     "observe": frozenset({"core"}),
     "usage": frozenset({"accounts", "core"}),
     "cluster": frozenset({"accounts", "config", "core", "observe", "usage"}),  # what it shares, and its metrics

@@ -56,8 +56,8 @@ class Vault(Protocol):
 
 
 class FileVault:
-    def __init__(self, directory: Path) -> None:
-        self._path = directory / FILE
+    def __init__(self, directory: Path, file: str = FILE) -> None:
+        self._path = directory / file
         self.place = str(self._path)
 
     def stamp(self) -> object:
@@ -101,25 +101,26 @@ class KeyringVault:
 
     place = "the system's keyring"
 
-    def __init__(self, keyring: Any) -> None:
+    def __init__(self, keyring: Any, name: str = KEYRING_NAME) -> None:
         self._keyring = keyring
+        self._name = name
 
     def stamp(self) -> object:
         return None
 
     def read(self) -> str | None:
         with self._complaining("read"):
-            text: str | None = self._keyring.get_password(KEYRING_SERVICE, KEYRING_NAME)
+            text: str | None = self._keyring.get_password(KEYRING_SERVICE, self._name)
             return text
 
     def write(self, text: str) -> None:
         with self._complaining("write"):
-            self._keyring.set_password(KEYRING_SERVICE, KEYRING_NAME, text)
+            self._keyring.set_password(KEYRING_SERVICE, self._name, text)
 
     def erase(self) -> None:
         if self.read() is not None:
             with self._complaining("remove"):
-                self._keyring.delete_password(KEYRING_SERVICE, KEYRING_NAME)
+                self._keyring.delete_password(KEYRING_SERVICE, self._name)
 
     @contextmanager
     def _complaining(self, what: str) -> Iterator[None]:
@@ -129,12 +130,19 @@ class KeyringVault:
             raise _trouble(what, self.place, failure) from failure
 
 
-def open_vault(kind: str, directory: Path, load_module: Callable[[str], Any] = import_module) -> Vault:
-    """`kind`: `file` or `keyring`."""
+def open_vault(
+    kind: str,
+    directory: Path,
+    load_module: Callable[[str], Any] = import_module,
+    *,
+    file: str = FILE,
+    name: str = KEYRING_NAME,
+) -> Vault:
+    """`kind`: `file`, with this name in the directory, or `keyring`, under this name."""
     if kind == "file":
-        return FileVault(directory)
+        return FileVault(directory, file)
     try:
-        return KeyringVault(load_module("keyring"))
+        return KeyringVault(load_module("keyring"), name)
     except ImportError as missing:
         raise GatewayError(
             ErrorKind.UNSUPPORTED,
@@ -143,20 +151,12 @@ def open_vault(kind: str, directory: Path, load_module: Callable[[str], Any] = i
         ) from missing
 
 
-class SignIns:
-    """The accounts of this machine, by the address they belong to."""
+class LockedDirectory:
+    """A directory with sign-ins that several processes change."""
 
-    def __init__(self, vault: Vault, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
-        self._vault = vault
+    def __init__(self, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
         self._directory = directory
         self._patience = patience_s
-
-    @property
-    def place(self) -> str:
-        return self._vault.place
-
-    def stamp(self) -> object:
-        return self._vault.stamp()
 
     def touched(self) -> object:
         """A new value after a sign-in was changed by any process, wherever it is kept. Cheap."""
@@ -171,28 +171,6 @@ class SignIns:
             await asyncio.sleep(TOUCH_LOOK_S)
             if (now := self.touched()) != since:
                 return now
-
-    def find(self, url: str) -> Account | None:
-        return self._all().get(url)
-
-    def _all(self) -> dict[str, Account]:
-        return load(self._vault.read() or "")
-
-    def keep(self, url: str, account: Account) -> None:
-        """Call it within `locked`."""
-        self._vault.write(dump(self._all() | {url: account}))
-
-    def forget(self, url: str) -> bool:
-        """Call it within `locked`. False: there was no such account."""
-        accounts = self._all()
-        if url not in accounts:
-            return False
-        del accounts[url]
-        if accounts:
-            self._vault.write(dump(accounts))
-        else:
-            self._vault.erase()
-        return True
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
@@ -217,6 +195,43 @@ class SignIns:
             os.utime(path)  # for `touched`: a keyring does not tell when it was changed
         finally:
             os.close(handle)  # this releases the lock, and so does the end of the process
+
+
+class SignIns(LockedDirectory):
+    """The accounts of this machine, by the address they belong to."""
+
+    def __init__(self, vault: Vault, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
+        super().__init__(directory, patience_s=patience_s)
+        self._vault = vault
+
+    @property
+    def place(self) -> str:
+        return self._vault.place
+
+    def stamp(self) -> object:
+        return self._vault.stamp()
+
+    def find(self, url: str) -> Account | None:
+        return self._all().get(url)
+
+    def _all(self) -> dict[str, Account]:
+        return load(self._vault.read() or "")
+
+    def keep(self, url: str, account: Account) -> None:
+        """Call it within `locked`."""
+        self._vault.write(dump(self._all() | {url: account}))
+
+    def forget(self, url: str) -> bool:
+        """Call it within `locked`. False: there was no such account."""
+        accounts = self._all()
+        if url not in accounts:
+            return False
+        del accounts[url]
+        if accounts:
+            self._vault.write(dump(accounts))
+        else:
+            self._vault.erase()
+        return True
 
 
 class SignInShelf:

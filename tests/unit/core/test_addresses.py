@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.api.images import is_public
+from caretway.core.addresses import is_public
 
 PUBLIC = ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "2a00:1450:4001::1", "2620:4f:8000::1"]
 INSIDE = {
