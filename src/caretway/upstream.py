@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from caretway_sim import Simulator
 
     from .mcp.bridge import McpBridge
+    from .mcp.sign_ins import SignInFile
     from .observe.trace import Trace
     from .processes.child import Child, Command
 
@@ -544,11 +545,12 @@ def offers_mcp(settings: Settings) -> bool:
     return settings.mcp_offer != "never" and settings.auth_mode != "passthrough"
 
 
-def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
-    """The MCP servers in the settings (or only the one named `only`), not yet started; None if there are none."""
+def mcp_bridge(settings: Settings, only: str = "", *, remote: bool = False) -> "McpBridge | None":
+    """The MCP servers in the settings (or only the one named `only`, or only those that are no programs of this
+    machine), not yet started; None if there are none."""
     if not (settings.mcp or settings.mcp_config or settings.mcp_import):
         return None
-    from .mcp.definitions import BridgeLimits
+    from .mcp.definitions import BridgeLimits, Remote
     from .mcp.sources import SourceContext
     from .mcp.sources import find as find_mcp_servers
 
@@ -560,6 +562,8 @@ def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
     )
     if only:
         found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))
+    if remote:
+        found = replace(found, definitions=tuple(one for one in found.definitions if isinstance(one.reached, Remote)))
     if not found.definitions and not found.misfits:
         return None
     from .mcp.bridge import McpBridge
@@ -574,13 +578,24 @@ def mcp_bridge(settings: Settings, only: str = "") -> "McpBridge | None":
         first_pause=settings.mcp_retry_pause,
     )
     children: set[Child] = set()
-    return McpBridge(found, limits, connector(process_environment(), limits, children), children)
+    connect = connector(process_environment(), limits, children, lambda url: mcp_sign_in(settings, url))
+    return McpBridge(found, limits, connect, children)
+
+
+def mcp_sign_in(settings: Settings, url: str) -> "SignInFile":
+    """Where the sign-in to the MCP server at this address is kept."""
+    from .mcp.sign_ins import open_sign_in
+
+    close_data_dir(settings.data_dir, settings.origin("data_dir"))
+    return open_sign_in(settings.data_dir, settings.token_store, url)
 
 
 @asynccontextmanager
-async def open_mcp_bridge(settings: Settings, only: str = "") -> AsyncIterator["McpBridge | None"]:
+async def open_mcp_bridge(
+    settings: Settings, only: str = "", *, remote: bool = False
+) -> AsyncIterator["McpBridge | None"]:
     """Only the MCP servers: connected in the background, stopped at the end."""
-    bridge = mcp_bridge(settings, only)
+    bridge = mcp_bridge(settings, only, remote=remote)
     if bridge is None:
         yield None
         return

@@ -9,7 +9,7 @@ import errno
 import json
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +40,8 @@ NAME: Final = "doctor"
 SUMMARY: Final = "find out what is wrong"
 DESCRIPTION: Final = (
     "Check everything that `caretway serve` needs: settings, data directory, backend,\n"
-    "account, Cursor's answer, gateways that run, and the configurations of clients.\n"
+    "account, Cursor's answer, MCP servers that run elsewhere, gateways that run, and\n"
+    "the configurations of clients.\n"
     "It sends no prompt, and changes nothing without --fix. With --live it sends up\n"
     "to three prompts, the cheapest part of `caretway prove`.\n"
     "Exit code: 0 everything works, 1 something does not."
@@ -55,6 +56,7 @@ examples:
 
 LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
 _ANSWERS: Final = {"simulated": "the simulator", "stand-in": "the address"}
+MCP_PATIENCE_S: Final = 10.0
 DIALLED_HERE: Final = ("agent", "legacy-chat")
 """Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
 
@@ -67,7 +69,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--fix", action="store_true", help="Repair what is safe to repair: access to the data directory."
     )
     parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
-    listening = tuple(setting for setting in SETTINGS if setting.name in ("host", "port"))
+    others = ("host", "port", "mcp_config", "mcp_import")
+    listening = tuple(setting for setting in SETTINGS if setting.name in others)
     add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
 
 
@@ -75,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     log_to_stderr("error")
     remark(remarks)
-    findings = [*_on_this_machine(settings, fix=arguments.fix), *run_loop(_at_cursor(settings)), *_around(settings)]
+    findings = [*_on_this_machine(settings, fix=arguments.fix), *run_loop(_at_cursor(settings))]
+    findings += [*run_loop(_at_mcp_servers(settings)), *_around(settings)]
     if arguments.live:
         findings += _live(settings)
     lines = (
@@ -200,6 +204,36 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         findings.append(_failed("backend", failure))
     return findings
+
+
+async def _at_mcp_servers(settings: Settings) -> list[Finding]:
+    """Those that run elsewhere: to ask a program of this machine, it would have to be started."""
+    from ..core.errors import GatewayError
+    from ..upstream import offers_mcp, open_mcp_bridge
+
+    if not offers_mcp(settings):
+        return []
+    try:
+        async with open_mcp_bridge(settings, remote=True) as bridge:
+            if bridge is None:
+                return []
+            await bridge.tried(min(settings.mcp_connect_timeout, MCP_PATIENCE_S))
+            told = [check_mcp_server(one) for one in bridge.servers_told()]
+    except GatewayError as failure:
+        return [_failed("MCP", failure)]
+    return told
+
+
+def check_mcp_server(told: Mapping[str, object]) -> Finding:
+    name, state = told["name"], told["state"]
+    if state == "connected":
+        signed_in = ", signed in" if told["sign_in"] else ""
+        return Finding("MCP", True, f"{name} is connected{signed_in}")
+    if told["sign_in"]:
+        why, _, command = str(told["detail"]).rpartition(": run ")
+        return Finding("MCP", False, f"{name}: {why} (sign-in {told['sign_in']})", f"Run {command}.")
+    why = str(told["detail"]) or f"it did not answer within {MCP_PATIENCE_S:g} s"
+    return Finding("MCP", False, f"{name} is {state}: {why}", "See: caretway mcp list")
 
 
 def _live(settings: Settings) -> list[Finding]:

@@ -1,5 +1,6 @@
-"""`caretway mcp list | tools | call SERVER TOOL JSON | serve`: the MCP servers as the gateway would use them, why one
-cannot be reached, one call from the command line; and the gateway as an MCP server of its own (`mcp_serve`).
+"""`caretway mcp list | tools | call SERVER TOOL JSON | login SERVER | logout SERVER | serve`: the MCP servers as the
+gateway would use them, why one cannot be reached, one call from the command line, signing in to one (`mcp_login`); and
+the gateway as an MCP server of its own (`mcp_serve`).
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ if TYPE_CHECKING:
     from ..mcp.bridge import McpBridge
 
 NAME: Final = "mcp"
-SUMMARY: Final = "list MCP servers and their tools, call one, or be one"
+SUMMARY: Final = "list MCP servers, sign in to one, call one, or be one"
 DESCRIPTION: Final = (
     "Connect to the MCP servers that `caretway serve` would use.\n"
     "  list                    every server, and why it cannot be reached\n"
     "  tools                   every tool, under the name that models see\n"
     "  call SERVER TOOL JSON   run one tool and print its result\n"
+    "  login SERVER            sign in to one that wants it (OAuth), with a browser on\n"
+    "                          this machine or any other; a running gateway uses it\n"
+    "                          at once\n"
+    "  logout SERVER           forget that sign-in on this machine\n"
     "  serve                   be an MCP server on stdio: ask, models, usage\n"
     "Exit code: 0 success; 1 a server cannot be reached (list) or a call failed;\n"
     "2 a setting is wrong."
@@ -37,15 +42,19 @@ examples:
   caretway mcp list --mcp-config .mcp.json
   caretway mcp tools --mcp-import claude,cursor --json
   caretway mcp call time get_current_time '{"timezone": "UTC"}'
+  caretway mcp login tickets                  open the link that it prints
+  caretway mcp login tickets --no-browser     only print it, as over ssh
   caretway mcp serve
 """
 _NOBODY: Final = "there are no MCP servers; name them in [mcp.servers.NAME], with --mcp-config or with --mcp-import"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "caretway mcp list|tools|call|serve [SERVER TOOL JSON] [flags]"
-    parser.add_argument("action", choices=("list", "tools", "call", "serve"), help="What to do.")
-    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="Only for call.")
+    parser.usage = "caretway mcp list|tools|call|login|logout|serve [SERVER TOOL JSON] [flags]"
+    actions = ("list", "tools", "call", "login", "logout", "serve")
+    parser.add_argument("action", choices=actions, help="What to do.")
+    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="Only for call, login and logout.")
+    parser.add_argument("--no-browser", action="store_true", help="login: print the link, but do not open it.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     reaching = {setting.name for setting in REACHING_CURSOR} | {"config", "workspace"}
     wanted = [setting for setting in SETTINGS if setting.group == MCP or setting.name in reaching]
@@ -63,6 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
         result = run_loop(_call(settings, words[0], words[1], words[2] if len(words) == 3 else "{}"))
         say([as_json(result) if arguments.json else as_text(result)])
         return 1 if result.is_error else 0
+    if arguments.action in ("login", "logout"):
+        from .mcp_login import login, logout
+
+        if len(words) != 1:
+            raise CommandFailed(f"{arguments.action} takes the name of one server", "see: caretway mcp --help", 2)
+        if arguments.action == "login":
+            return run_loop(login(settings, words[0], browser=not arguments.no_browser))
+        return run_loop(logout(settings, words[0]))
     if arguments.action == "serve" and not words:
         from .mcp_serve import serve
 
@@ -95,6 +112,7 @@ def _servers(bridge: McpBridge) -> list[dict[str, str | int]]:
         {
             "name": name,
             "state": server.state.value,
+            "sign_in": server.sign_in,
             "tools": sum(tool.server == name for tool in bridge.catalogue.tools.values()),
             "place": server.definition.place,
             "origin": server.definition.origin,
@@ -103,7 +121,15 @@ def _servers(bridge: McpBridge) -> list[dict[str, str | int]]:
         for name, server in bridge.servers.items()
     ]
     unusable: list[dict[str, str | int]] = [
-        {"name": one.name, "state": "unusable", "tools": 0, "place": "", "origin": one.origin, "detail": one.problem}
+        {
+            "name": one.name,
+            "state": "unusable",
+            "sign_in": "",
+            "tools": 0,
+            "place": "",
+            "origin": one.origin,
+            "detail": one.problem,
+        }
         for one in bridge.misfits
     ]
     return configured + unusable
@@ -123,7 +149,7 @@ async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolR
 def servers_table(listed: Mapping[str, Any], style: Style, width: int = 0) -> list[str]:
     """`width`: of a terminal. What does not fit beside a server stands below the table."""
     rows = [
-        (one["name"], one["state"], str(one["tools"]), one["place"], one["detail"] or f"({one['origin']})")
+        (one["name"], _state(one), str(one["tools"]), one["place"], one["detail"] or f"({one['origin']})")
         for one in listed["servers"]
     ]
     header = ("server", "state", "tools", "place", "detail")
@@ -133,6 +159,12 @@ def servers_table(listed: Mapping[str, Any], style: Style, width: int = 0) -> li
     for name, _, _, *texts in rows:
         lines += ["", name, *(f"  {line}" for text in texts for line in wrapped(text, width - 2))]
     return lines
+
+
+def _state(server: Mapping[str, Any]) -> str:
+    if server["sign_in"] in ("", "signed in"):
+        return ", ".join(filter(None, (server["state"], server["sign_in"])))
+    return f"sign-in {server['sign_in']}"
 
 
 def tools_table(listed: Mapping[str, Any], style: Style) -> list[str]:

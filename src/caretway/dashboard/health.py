@@ -34,7 +34,11 @@ def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) ->
 def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
     return [
         Finding(
-            "MCP", False, f"{one['name']} is {one['state']}: {one['detail']}", "See `caretway mcp`, or restart it here."
+            "MCP",
+            False,
+            f"{one['name']} is {one['state']}: {one['detail']}",
+            # the detail of the others names the command
+            "" if one["sign_in"] else "See `caretway mcp`, or restart it here.",
         )
         for one in servers
         if one["state"] not in ("connected", "connecting")

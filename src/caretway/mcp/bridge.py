@@ -143,6 +143,7 @@ class McpBridge:
             {
                 "name": name,
                 "state": server.state.value,
+                "sign_in": server.sign_in,
                 "detail": server.detail,
                 "note": server.note,
                 "tools": [{"name": tool.name, "description": tool.description[:MAX_TOLD]} for tool in server.tools],
@@ -150,7 +151,7 @@ class McpBridge:
             for name, server in self.servers.items()
         ]
         return told + [
-            {"name": one.name, "state": "unusable", "detail": one.problem, "note": "", "tools": []}
+            {"name": one.name, "state": "unusable", "sign_in": "", "detail": one.problem, "note": "", "tools": []}
             for one in self.misfits
         ]
 

@@ -6,10 +6,9 @@ The SDK is an optional extra and slow to import, so it is imported here and only
 
 import asyncio
 import importlib
-import ipaddress
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
@@ -18,7 +17,8 @@ from ..installation import install_command
 from ..processes.child import Child
 from ..processes.tasks import spawn
 from .catalogue import ListedTool
-from .definitions import BridgeLimits, Process, Remote, ServerDefinition
+from .definitions import BridgeLimits, Process, Remote, ServerDefinition, is_loopback
+from .sign_ins import SignInFile, SignInState
 from .stdio import server_environment, stdio_streams
 from .tool_list_check import sift
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mcp.client import Client
     from mcp.client._transport import TransportStreams
     from mcp_types import CallToolResult, Tool
+
+    from .oauth import ServerSignIn
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,9 @@ class McpConnection(Protocol):
     @property
     def lost(self) -> str | None: ...
 
+    @property
+    def sign_in(self) -> SignInState: ...
+
     async def tools(self) -> list[ListedTool]: ...
 
     async def call(self, tool: str, arguments: dict[str, Any], progressed: Progress) -> "CallToolResult": ...
@@ -60,12 +65,30 @@ class Unreachable(Exception):
 
 
 class SdkConnection:
-    def __init__(self, limits: BridgeLimits) -> None:
+    def __init__(self, limits: BridgeLimits, auth: "ServerSignIn | None" = None) -> None:
+        self._auth = auth
         self.news = asyncio.Event()
         self.lost: str | None = None
         self.left_out: Mapping[str, str] = {}
         self._limits = limits
         self._client: Client | None = None
+
+    @property
+    def sign_in(self) -> SignInState:
+        return self._auth.state if self._auth is not None else ""
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Failures for lack of a sign-in say so, and no failure quotes a token."""
+        try:
+            yield
+        except Exception as failure:
+            if self._auth is not None:
+                if (problem := self._auth.problem()) is not None:
+                    raise problem from failure
+                if (hidden := self._auth.hide(words(failure))) != words(failure):
+                    raise Unreachable(hidden) from None
+            raise
 
     def use(self, client: "Client") -> None:
         self._client = client
@@ -94,7 +117,8 @@ class SdkConnection:
         listed: dict[str, ListedTool] = {}
         cursor: str | None = None
         for _ in range(self._limits.max_pages):
-            page = await self._client.list_tools(cursor=cursor)
+            with self.explained():
+                page = await self._client.list_tools(cursor=cursor)
             listed |= {tool.name: _listed(tool) for tool in page.tools}
             cursor = page.next_cursor
             if cursor is None or len(listed) > self._limits.max_tools:
@@ -110,7 +134,8 @@ class SdkConnection:
         async def note(progress: float, total: float | None, message: str | None) -> None:
             progressed()
 
-        return await self._client.call_tool(tool, arguments, progress_callback=note)
+        with self.explained():
+            return await self._client.call_tool(tool, arguments, progress_callback=note)
 
     async def follow_changes(self) -> None:
         """Newer servers report changes only to subscribers."""
@@ -144,9 +169,19 @@ def _listed(tool: "Tool") -> ListedTool:
     )
 
 
-def connector(environ: Mapping[str, str], limits: BridgeLimits, children: set[Child]) -> Connector:
+def connector(
+    environ: Mapping[str, str], limits: BridgeLimits, children: set[Child], open_sign_in: Callable[[str], SignInFile]
+) -> Connector:
     """Opens connections with the SDK; servers that are started here get a small part of `environ`. `children`: those
-    that run."""
+    that run. `open_sign_in`: where the sign-in to the server at a URL is kept."""
+    sign_ins: dict[str, ServerSignIn] = {}
+
+    def sign_in(definition: ServerDefinition, url: str) -> "ServerSignIn":
+        from .oauth import ServerSignIn
+
+        if definition.name not in sign_ins:
+            sign_ins[definition.name] = ServerSignIn(definition, open_sign_in(url))
+        return sign_ins[definition.name]
 
     @asynccontextmanager
     async def connect(definition: ServerDefinition) -> AsyncIterator[McpConnection]:
@@ -160,13 +195,16 @@ def connector(environ: Mapping[str, str], limits: BridgeLimits, children: set[Ch
                 yield connection
             return
         refusals: list[str] = []
+        auth = sign_in(definition, reached.url) if reached.signs_in else None
         for transport in ("http", "sse") if reached.transport == "auto" else (reached.transport,):
-            connection = SdkConnection(limits)
+            connection = SdkConnection(limits, auth)
             stack = AsyncExitStack()
             try:
-                await stack.enter_async_context(_session(connection, _remote(reached, transport, limits)))
+                await stack.enter_async_context(_session(connection, _remote(reached, transport, limits, auth)))
             except Exception as failure:  # the other transport fails in its own way if the server is not there at all
-                refusals.append(f"{transport}: {words(failure)}")
+                if auth is not None and (problem := auth.problem()) is not None:
+                    raise problem from failure
+                refusals.append(f"{transport}: {auth.hide(words(failure)) if auth is not None else words(failure)}")
                 continue
             async with stack:
                 yield connection
@@ -262,11 +300,13 @@ class _WatchedReader:
 
 
 @asynccontextmanager
-async def _remote(reached: Remote, transport: str, limits: BridgeLimits) -> AsyncIterator["TransportStreams"]:
+async def _remote(
+    reached: Remote, transport: str, limits: BridgeLimits, auth: "ServerSignIn | None"
+) -> AsyncIterator["TransportStreams"]:
     import httpx2
 
     # A proxy from the environment is for the outside world, never for this machine.
-    trust_env = not _loopback(reached.url)
+    trust_env = not is_loopback(urlsplit(reached.url).hostname or "")
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, trust_env=trust_env)
@@ -276,28 +316,26 @@ async def _remote(reached: Remote, transport: str, limits: BridgeLimits) -> Asyn
         from mcp.client.sse import sse_client
 
         async with sse_client(
-            reached.url, headers, limits.connect_timeout, _FOREVER, httpx_client_factory=client
+            reached.url, headers, limits.connect_timeout, _FOREVER, httpx_client_factory=client, auth=auth
         ) as streams:
             yield streams
         return
     from mcp.client.streamable_http import streamable_http_client
 
     timeout = httpx2.Timeout(limits.connect_timeout, read=_FOREVER)
-    async with client(headers, timeout) as http, streamable_http_client(reached.url, http_client=http) as streams:
+    async with client(headers, timeout, auth) as http, streamable_http_client(reached.url, http_client=http) as streams:
         yield streams
 
 
-def _loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
+def innermost(failure: BaseException) -> BaseException:
+    """The SDK's task groups wrap what is raised within them."""
+    while isinstance(failure, BaseExceptionGroup) and failure.exceptions:
+        failure = failure.exceptions[0]
+    return failure
 
 
 def words(failure: BaseException) -> str:
     """The innermost cause of a failure, in one line."""
-    while isinstance(failure, BaseExceptionGroup) and failure.exceptions:
-        failure = failure.exceptions[0]
+    failure = innermost(failure)
     text = " ".join(str(failure).split())
     return text[:300] if text else type(failure).__name__

@@ -4,15 +4,19 @@ bridge's limits, and the backoff before a restart (doubles, at most 60 s).
 sources.py reads definitions; nothing here starts or connects anything.
 """
 
+import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from shlex import quote
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 HIDDEN: Final = "***"
+SETTINGS: Final = "settings"
+"""The origin of servers that are in our own settings, not in a file of their own."""
 _SHORTEST_SECRET: Final = 5
 """Shorter values (`1`, `true`) are not secrets, and hiding them would garble other text."""
 _KEY_IN_A_PATH: Final = 16
@@ -31,12 +35,29 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """What the owner of a server registered for this gateway; without an id, the gateway registers by itself."""
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    callback_port: int = 0
+    """Of the redirect address, if the server compares it; 0 takes any free port."""
+
+
+@dataclass(frozen=True, slots=True)
 class Remote:
     """A server that runs elsewhere. `auto`: streamable HTTP, and SSE when the server does not speak it."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     transport: Literal["auto", "http", "sse"] = "auto"
+    oauth: OAuthClient | None = OAuthClient()
+    """None: never sign in."""
+
+    @property
+    def signs_in(self) -> bool:
+        """Credentials in a header are used as they are, and no others beside them."""
+        return self.oauth is not None and not any(name.lower() == "authorization" for name in self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +92,11 @@ class ServerDefinition:
         parts = urlsplit(self.reached.url)
         return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
 
+    @property
+    def login_command(self) -> str:
+        file = "" if self.origin in ("", SETTINGS) else f" --mcp-config {quote(self.origin)}"
+        return f"caretway mcp login {quote(self.name)}{file}"
+
     def hide(self, text: str) -> str:
         """`text` without any value that may be a credential of this server."""
         for secret in sorted(self._secrets(), key=len, reverse=True):
@@ -84,6 +110,7 @@ class ServerDefinition:
         else:
             parts = urlsplit(self.reached.url)
             values |= {word for header in self.reached.headers.values() for word in (header, *header.split())}
+            values |= {self.reached.oauth.client_secret} if self.reached.oauth else set()
             values |= {parts.query, parts.password or "", *(pair.rpartition("=")[2] for pair in parts.query.split("&"))}
             values |= {segment for segment in parts.path.split("/") if len(segment) >= _KEY_IN_A_PATH}
         return {value for value in values if len(value) >= _SHORTEST_SECRET}
@@ -126,6 +153,13 @@ class BridgeLimits(Struct, frozen=True):
     """The grace before a stdio server gets SIGTERM, and again before SIGKILL."""
     start_wait: float = 5.0
     """How long the first requests wait for servers that are still being connected."""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def pause_before(attempt: int, limits: BridgeLimits) -> float:

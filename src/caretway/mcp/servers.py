@@ -8,14 +8,16 @@ groups demand.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
 from ..core.request import ToolResult
 from .catalogue import ListedTool
-from .connection import Connector, McpConnection, words
+from .connection import Connector, McpConnection, innermost, words
 from .definitions import BridgeLimits, Process, ServerDefinition, pause_before
 from .runner import run_call
+from .sign_ins import SignInNeeded, SignInState
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,9 @@ class McpServerState(Enum):
     CONNECTED = "connected"
     FAILING = "failing"
     """Not available; it will be retried."""
+    SIGNED_OUT = "signed out"
+    """Not available until somebody signs in; it is retried all the same. Its last tools are still offered: calling one
+    is how a client learns what to do."""
     STOPPED = "stopped"
 
 
@@ -45,6 +50,7 @@ class McpServer:
         """Why it is not connected."""
         self.note = ""
         """A problem of a connected server, such as tools that were left out."""
+        self.sign_in: SignInState = ""
         self.tools: tuple[ListedTool, ...] = ()
         self.tried = asyncio.Event()
         """The first attempt succeeded or failed."""
@@ -62,21 +68,22 @@ class McpServer:
         try:
             while True:
                 began = loop.time()
+                missing: SignInNeeded | None = None
                 try:
                     await self._live()
                 except TimeoutError:
                     why = f"it did not answer within {self._patience:g} s"
-                except (
-                    Exception
-                ) as failure:  # whatever the SDK, a process or a network comes up with: it is tried again
-                    why = words(failure)
+                except Exception as failure:  # whatever the SDK, a process or a network raises: it is tried again
+                    why, cause = words(failure), innermost(failure)
+                    missing = cause if isinstance(cause, SignInNeeded) else None
                 lasted = loop.time() - began
                 failures = 1 if self._connection is not None and lasted > self._limits.longest_pause else failures + 1
                 pause = pause_before(failures, self._limits)
                 why = self.definition.hide(why)
                 level = logging.DEBUG if why == self._complaint else logging.WARNING  # once is enough
                 self._complaint = why
-                self._gone(McpServerState.FAILING, why)
+                self.sign_in = missing.state if missing is not None else ""
+                self._gone(McpServerState.FAILING if missing is None else McpServerState.SIGNED_OUT, why)
                 log.log(
                     level,
                     "MCP server %s is not available: %s (next attempt in %g s)",
@@ -84,7 +91,12 @@ class McpServer:
                     self.detail,
                     pause,
                 )
-                await asyncio.sleep(pause)
+                if missing is None:
+                    await asyncio.sleep(pause)
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await missing.changed()
         finally:
             self._gone(McpServerState.STOPPED, "the gateway is stopping")
 
@@ -98,6 +110,7 @@ class McpServer:
             limit.reschedule(None)
             self._connection = connection
             self.state, self.detail, self._complaint = McpServerState.CONNECTED, "", ""
+            self.sign_in = connection.sign_in
             log.info("MCP server %s is connected: %d tools", self.definition.name, len(self.tools))
             self.tried.set()
             self._changed()
@@ -120,6 +133,8 @@ class McpServer:
                     tools = await connection.tools()
             except TimeoutError:
                 raise _Lost("it stopped answering") from None
+            except SignInNeeded:
+                raise
             except Exception as failure:  # the SDK and the server's own answers may raise anything; `words` names it
                 raise _Lost(words(failure)) from failure
             self._take(tools, connection)
@@ -134,7 +149,8 @@ class McpServer:
 
     def _gone(self, state: McpServerState, detail: str) -> None:
         self.state, self.detail, self.note = state, detail, ""
-        self.tools = ()
+        if state is not McpServerState.SIGNED_OUT:
+            self.tools = ()
         self._connection = None
         self.tried.set()
         self._changed()

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ..core.errors import GatewayError, bad_request
-from .definitions import Misfit, Process, Remote, ServerDefinition
+from .definitions import SETTINGS, Misfit, OAuthClient, Process, Remote, ServerDefinition
 from .jsonc import plain_json
 from .stdio import INHERITED
 
@@ -77,7 +77,7 @@ def find(
 ) -> FoundServers:
     """Our own servers, then those of the named files, then those of other programs. The first of a name is used. A
     mistake in our own settings raises GatewayError; a mistake in another program's file is a misfit."""
-    read = [_read(_own_servers(own), "settings", context, strict=True)]
+    read = [_read(_own_servers(own), SETTINGS, context, strict=True)]
     read += [_from_file(path, context) for path in files]
     for program in imports:
         if program not in IMPORTS:
@@ -173,9 +173,10 @@ def _table(value: object) -> Mapping[str, object]:
 
 # ---- one definition
 
+_OAUTH_TEXTS: Final = (("client_id", "clientId"), ("client_secret", "clientSecret"))
 _OWN_KEYS: Final = frozenset(
     {
-        *("command", "args", "env", "cwd", "url", "headers", "transport", "enabled"),
+        *("command", "args", "env", "cwd", "url", "headers", "transport", "oauth", "enabled"),
         *("allow", "deny", "read_only", "call_timeout", "connect_timeout"),
     }
 )
@@ -217,7 +218,8 @@ def _definition(name: str, entry: Mapping[str, object], origin: str, context: So
         address = expanding.text(url)
         if not re.match(r"https?://[^/]", address):
             raise _Unusable("its address does not begin with http:// or https://")
-        reached = Remote(address, expanding.pairs(entry, "headers"), _KINDS.get(kind, "auto"))
+        oauth = _oauth(entry.get("oauth"), expanding)
+        reached = Remote(address, expanding.pairs(entry, "headers"), _KINDS.get(kind, "auto"), oauth)
     else:
         raise _Unusable("it has neither a command nor a url")
     return ServerDefinition(
@@ -247,6 +249,25 @@ def _process(entry: Mapping[str, object], expanding: "_Expanding", context: Sour
     where = str(context.directory / expanding.path(cwd)) if isinstance(cwd, str) and cwd else None
     program = expanding.path(line[0])
     return Process(program, tuple(line[1:]), env, where)
+
+
+def _oauth(given: object, expanding: "_Expanding") -> OAuthClient | None:
+    """Our names of the keys, and those of OpenCode and Claude Code. `false`: never sign in."""
+    if given is False:
+        return None
+    table = _table(given)
+    if given not in (None, True) and given is not table:
+        raise _Unusable("`oauth` must be a table, or false")
+    port = table.get("callback_port", table.get("callbackPort", 0))
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
+        raise _Unusable("`callback_port` must be the number of a port")
+    texts = [table.get(name) or table.get(other) or "" for name, other in _OAUTH_TEXTS]
+    if not all(isinstance(text, str) for text in texts):
+        raise _Unusable("`client_id` and `client_secret` must be text")
+    client_id, secret = (expanding.text(str(text)) for text in texts)
+    if secret and not client_id:
+        raise _Unusable("there is a `client_secret` without a `client_id`")
+    return OAuthClient(client_id, secret, port)
 
 
 def _patterns(entry: Mapping[str, object], key: str) -> tuple[str, ...]:

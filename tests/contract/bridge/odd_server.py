@@ -7,6 +7,7 @@ Its own spelling of the protocol is a second opinion on our transport: newline-d
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -28,6 +29,19 @@ def send(message: dict[str, Any]) -> None:
         sys.stdout.flush()
 
 
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "elicit": {
+        "method": "elicitation/create",
+        "params": {"message": "who?", "requestedSchema": {"type": "object", "properties": {}}},
+    },
+    "sample": {
+        "method": "sampling/createMessage",
+        "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5},
+    },
+}
+ANSWERS: queue.Queue[dict[str, Any]] = queue.Queue()
+
+
 def tool(name: str, read_only: bool = False) -> dict[str, Any]:
     return {
         "name": name,
@@ -47,6 +61,8 @@ def tools() -> list[dict[str, Any]]:
         return [tool("echo"), *(tool(f"wrong_{number}") | each for number, each in enumerate(wrong)), tool("last")]
     if MODE == "changing":
         return [tool("flip"), *([tool("late")] if FLIPPED.is_set() else [])]
+    if MODE == "asks":
+        return [tool(name) for name in QUESTIONS]
     plain = ("write", "slow", "die", "big", "env", "sum", "meet")
     return [tool("echo", read_only=True), *map(tool, plain)]
 
@@ -73,6 +89,10 @@ def call(request: dict[str, Any]) -> None:
         open(os.path.join(given["text"], ARGUMENT), "w").close()
         while len(os.listdir(given["text"])) < 2:
             time.sleep(0.01)
+    if name in QUESTIONS:
+        send({"id": f"question {name}", **QUESTIONS[name]})
+        send({"id": request["id"], "result": content(json.dumps(ANSWERS.get()))})
+        return
     if name == "flip":
         FLIPPED.set()
         send({"method": "notifications/tools/list_changed"})
@@ -103,6 +123,8 @@ def answer(request: dict[str, Any]) -> None:
             send({"id": request["id"], "result": {"tools": tools()}})
         case "tools/call":
             threading.Thread(target=call, args=(request,), daemon=True).start()
+        case None:
+            ANSWERS.put(request)
         case _ if "id" in request and "method" in request and MODE != "silent":
             send({"id": request["id"], "error": {"code": -32601, "message": "no such method"}})
 

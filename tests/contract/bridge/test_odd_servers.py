@@ -257,3 +257,10 @@ async def test_nothing_changes_without_servers(client: Client) -> None:
         "mcp": {"servers": 0, "tools": 0},
     }
     assert await health(client) == {"enabled": False, "servers": 0, "tools": 0}
+
+
+@pytest.mark.parametrize(("name", "what"), [("elicit", "Elicitation"), ("sample", "Sampling")])
+async def test_questions_to_the_user_or_the_model_are_refused(name: str, what: str) -> None:
+    async with bridged({"odd": odd("asks")}) as client:
+        answer = await client.chat(call(name))
+    assert f"{what} not supported" in answer.text

@@ -162,6 +162,46 @@ def test_toml_files(tmp_path: Path) -> None:
     assert one(find({}, [file], [], around(tmp_path))).reached == Process("x", ("y",))
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (None, OAuthClient()),
+        (True, OAuthClient()),
+        (False, None),
+        ({"client_id": "a", "client_secret": "${S}", "callback_port": 9}, OAuthClient("a", "secret", 9)),
+        ({"clientId": "a", "callbackPort": 9}, OAuthClient("a", "", 9)),
+        ({"client_id": 3}, "must be text"),
+        ({"client_secret": "x"}, "without a `client_id`"),
+        ({"callback_port": 70000}, "number of a port"),
+        ("yes", "must be a table, or false"),
+    ],
+)
+def test_a_client_that_is_registered_already(tmp_path: Path, given: object, read: OAuthClient | str | None) -> None:
+    surroundings = SourceContext({"S": "secret"}, tmp_path, tmp_path)
+    own: dict[str, object] = {"servers": {"a": {"url": "https://h/mcp", "oauth": given}}}
+    if isinstance(read, str):
+        with pytest.raises(GatewayError, match=read):
+            find(own, [], [], surroundings)
+        return
+    definition = one(find(own, [], [], surroundings))
+    assert isinstance(definition.reached, Remote)
+    assert definition.reached.oauth == read
+    assert definition.reached.signs_in == (read is not None)
+    assert "secret" not in repr(definition)
+
+
+def test_a_header_with_credentials_is_used_as_it_is() -> None:
+    assert not Remote("https://h/mcp", {"authorization": "Bearer x"}).signs_in
+
+
+def test_the_command_names_the_file() -> None:
+    assert (
+        ServerDefinition("my notes", Remote("https://h"), "settings").login_command == "caretway mcp login 'my notes'"
+    )
+    named = ServerDefinition("notes", Remote("https://h"), "/a b/.mcp.json").login_command
+    assert named == "caretway mcp login notes --mcp-config '/a b/.mcp.json'"
+
+
 def test_imports_from_the_usual_places(tmp_path: Path) -> None:
     def write(place: str, table: dict[str, Any] | str) -> None:
         file = tmp_path / place

@@ -1,0 +1,116 @@
+"""Sign-ins to remote MCP servers: one private file (or entry of the keyring) for each server's URL, with a lock of its
+own, so that a server that hangs while it renews one holds up no other; why a server cannot be used without one.
+
+Knows nothing of OAuth's requests: `oauth` has these, and loads the SDK.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ..accounts.store import DIRECTORY, LockedDirectory, Vault, open_vault
+
+FILE: Final = "sign-in.json"
+EARLY_S: Final = 30.0
+"""A token is renewed so long before its end, or in the last tenth of its life if that is shorter."""
+LONGEST_LIFE_S: Final = 10 * 365 * 86_400
+
+MAX_WHY: Final = 160
+"""Characters of a reason, so that the command behind it is not cut off."""
+
+SignInState = Literal["", "signed in", "needed", "expired", "refused"]
+"""Empty: no sign-in was asked for."""
+
+
+class McpSignIn(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server gave, in the SDK's own forms. Never printed: the repr shows the address only."""
+
+    url: str
+    tokens: dict[str, Any]
+    client: dict[str, Any]
+    metadata: dict[str, Any] | None = None
+    """Of the authorization server: where to renew."""
+    resource: dict[str, Any] | None = None
+    received_at: float = 0.0
+    ends_at: float | None = None
+    """Unix seconds; None: unknown."""
+    refused: str = ""
+    """Why the server did not renew it."""
+
+    def __repr__(self) -> str:
+        return f"McpSignIn({self.url!r})"
+
+    @property
+    def access_token(self) -> str:
+        return str(self.tokens["access_token"])
+
+    @property
+    def renewable(self) -> bool:
+        return bool(self.tokens.get("refresh_token")) and not self.refused
+
+    def over(self, now: float) -> bool:
+        return self.ends_at is not None and now >= self.ends_at
+
+    def due(self, now: float) -> bool:
+        """It is time to renew it."""
+        if self.ends_at is None:
+            return False
+        return now >= max(self.ends_at - EARLY_S, self.received_at + 0.9 * (self.ends_at - self.received_at))
+
+    def secrets(self) -> list[str]:
+        found = (self.tokens.get("access_token"), self.tokens.get("refresh_token"), self.client.get("client_secret"))
+        return [str(secret) for secret in found if secret]
+
+
+class SignInFile(LockedDirectory):
+    """The sign-in to one server. File and keyring block, so they are used in a thread."""
+
+    def __init__(self, vault: Vault, directory: Path, url: str) -> None:
+        super().__init__(directory)
+        self._vault = vault
+        self.url = url
+        self.place = vault.place
+
+    async def read(self) -> McpSignIn | None:
+        text = await asyncio.to_thread(self._vault.read)
+        try:
+            kept = msgspec.json.decode(text or "", type=McpSignIn)
+        except msgspec.DecodeError:
+            return None
+        return kept if kept.url == self.url and kept.tokens.get("access_token") else None
+
+    async def write(self, sign_in: McpSignIn) -> None:
+        """Call it within `locked`."""
+        await asyncio.to_thread(self._vault.write, msgspec.json.encode(sign_in).decode())
+
+    async def forget(self) -> bool:
+        """False: there was none."""
+        async with self.locked():
+            there = await self.read() is not None
+            await asyncio.to_thread(self._vault.erase)
+        return there
+
+
+def open_sign_in(data_dir: Path, kind: str, url: str) -> SignInFile:
+    """`kind`: `file` or `keyring`."""
+    name = f"mcp-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
+    directory = data_dir / DIRECTORY / name
+    return SignInFile(open_vault(kind, directory, file=FILE, name=name), directory, url)
+
+
+class SignInNeeded(Exception):
+    """A server cannot be used without a new sign-in; the text says why, and what to type."""
+
+    def __init__(self, state: SignInState, why: str, command: str, changed: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(f"{why[:MAX_WHY]}: run `{command}`")
+        self.state: SignInState = state
+        self.changed = changed
+        """Waits until somebody signs in or out."""
+
+
+def ends_at(expires_in: object, now: float) -> float | None:
+    return now + min(max(expires_in, 0), LONGEST_LIFE_S) if isinstance(expires_in, int) else None
