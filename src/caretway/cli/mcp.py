@@ -29,9 +29,7 @@ DESCRIPTION: Final = (
     "  list                    every server, and why it cannot be reached\n"
     "  tools                   every tool, under the name that models see\n"
     "  call SERVER TOOL JSON   run one tool and print its result\n"
-    "  login SERVER            sign in to one that wants it (OAuth), with a browser on\n"
-    "                          this machine or any other; a running gateway uses it\n"
-    "                          at once\n"
+    "  login SERVER            sign in to one that wants OAuth, with any browser\n"
     "  logout SERVER           forget that sign-in on this machine\n"
     "  serve                   be an MCP server on stdio: ask, models, usage\n"
     "Exit code: 0 success; 1 a server cannot be reached (list) or a call failed;\n"
@@ -42,18 +40,19 @@ examples:
   caretway mcp list --mcp-config .mcp.json
   caretway mcp tools --mcp-import claude,cursor --json
   caretway mcp call time get_current_time '{"timezone": "UTC"}'
-  caretway mcp login tickets                  open the link that it prints
-  caretway mcp login tickets --no-browser     only print it, as over ssh
+  caretway mcp login tickets --no-browser     only print the link, as over ssh
   caretway mcp serve
 """
 _NOBODY: Final = "there are no MCP servers; name them in [mcp.servers.NAME], with --mcp-config or with --mcp-import"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "caretway mcp list|tools|call|login|logout|serve [SERVER TOOL JSON] [flags]"
+    parser.usage = "caretway mcp list|tools|call|login|logout|serve [WORDS] [flags]"
     actions = ("list", "tools", "call", "login", "logout", "serve")
     parser.add_argument("action", choices=actions, help="What to do.")
-    parser.add_argument("words", nargs="*", metavar="SERVER TOOL JSON", help="Only for call, login and logout.")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORDS", help="SERVER TOOL JSON for call, SERVER for login and logout."
+    )
     parser.add_argument("--no-browser", action="store_true", help="login: print the link, but do not open it.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     reaching = {setting.name for setting in REACHING_CURSOR} | {"config", "workspace"}

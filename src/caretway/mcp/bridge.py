@@ -145,7 +145,7 @@ class McpBridge:
                 "state": server.state.value,
                 "sign_in": server.sign_in,
                 "detail": server.detail,
-                "note": server.note,
+                "note": "; ".join(filter(None, ("signed in" if server.signed_in else "", server.note))),
                 "tools": [{"name": tool.name, "description": tool.description[:MAX_TOLD]} for tool in server.tools],
             }
             for name, server in self.servers.items()

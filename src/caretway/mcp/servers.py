@@ -101,6 +101,10 @@ class McpServer:
             self._gone(McpServerState.STOPPED, "the gateway is stopping")
 
     @property
+    def signed_in(self) -> bool:
+        return self.sign_in == "signed in"
+
+    @property
     def _patience(self) -> float:
         return self.definition.connect_timeout or self._limits.connect_timeout
 

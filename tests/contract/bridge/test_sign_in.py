@@ -121,7 +121,7 @@ async def test_call(tmp_path: Path) -> None:
     async with signed_in(tmp_path) as (_, _, client):
         assert "note: one" in (await client.chat(read("one"))).text
         (told,) = (await client.http.get("/caretway/v1/health")).json()["mcp"]["servers"]
-        assert (told["state"], told["sign_in"]) == ("connected", "signed in")
+        assert (told["state"], told["sign_in"], told["note"]) == ("connected", "signed in", "signed in")
 
 
 async def test_a_sign_in_is_renewed_and_no_call_fails(tmp_path: Path) -> None:

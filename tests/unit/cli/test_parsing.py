@@ -24,8 +24,11 @@ MISTAKES = [
     ),
     (["status", "now"], 'status does not take the word "now"'),
     (["--verison"], 'there is no flag --verison without a command; did you mean "--version"?'),
-    (["mcp"], "mcp: say what to do: list, tools, call or serve"),
-    (["mcp", "lst"], 'mcp does not know "lst"; expected list, tools, call or serve; did you mean "list"?'),
+    (["mcp"], "mcp: say what to do: list, tools, call, login, logout or serve"),
+    (
+        ["mcp", "lst"],
+        'mcp does not know "lst"; expected list, tools, call, login, logout or serve; did you mean "list"?',
+    ),
     (["completion"], "completion: say what to do: bash, zsh or fish"),
     (["config", "st"], 'config does not know "st"; expected path, get, set, unset or edit; did you mean "set"?'),
     (["serve", "--port"], "serve: argument --port: expected one argument"),

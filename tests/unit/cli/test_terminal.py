@@ -120,7 +120,8 @@ def test_help_is_laid_out_anew_where_it_does_not_fit() -> None:
 
 
 def test_mcp_servers_stand_in_a_table_where_it_fits_and_below_each_other_elsewhere() -> None:
-    server = {"name": "time", "state": "failing", "tools": 0, "place": "uvx mcp-time", "detail": "it cannot be started"}
+    server = {"name": "time", "state": "failing", "sign_in": "", "tools": 0, "place": "uvx mcp-time"}
+    server["detail"] = "it cannot be started"
     wide = [
         "server  state    tools  place         detail",
         "time    failing  0      uvx mcp-time  it cannot be started",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.mcp.definitions import Misfit, Process, Remote, ServerDefinition
+from caretway.mcp.definitions import Misfit, OAuthClient, Process, Remote, ServerDefinition
 from caretway.mcp.jsonc import plain_json
 from caretway.mcp.sources import FoundServers, SourceContext, find, servers_in
 

@@ -6,7 +6,6 @@ import { fetched, trouble, when } from "./view.js";
 import { count, plain, plural, UNKNOWN } from "./words.js";
 
 const STATES = { ready: "good", connected: "good", running: "good", failed: "bad", down: "bad" };
-const SIGN_INS = { "signed in": "good", needed: "warn", expired: "bad", refused: "bad" };
 
 export const health = {
   name: "health",
@@ -45,7 +44,7 @@ function draw(told, restart) {
             h(
               "details",
               { class: "entry", "data-key": server.name },
-              h("summary", null, h("strong", null, plain(server.name)), " ", badge(plain(server.state), STATES[server.state]), " ", server.sign_in && badge(server.sign_in === "signed in" ? "signed in" : `sign-in ${plain(server.sign_in)}`, SIGN_INS[server.sign_in]), h("span", { class: "muted small" }, ` ${plural(server.tools.length, "tool")}`)),
+              h("summary", null, h("strong", null, plain(server.name)), " ", badge(plain(server.state), STATES[server.state]), h("span", { class: "muted small" }, ` ${plural(server.tools.length, "tool")}`)),
               server.detail && h("p", { class: "small" }, prose(server.detail)),
               server.note && small(prose(server.note)),
               h("ul", { class: "plainlist" }, server.tools.map((tool) => h("li", null, code(tool.name), h("span", { class: "muted small" }, ` ${plain(tool.description)}`)))),
