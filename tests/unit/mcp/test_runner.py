@@ -12,6 +12,7 @@ from caretway.mcp.catalogue import ListedTool
 from caretway.mcp.connection import Progress
 from caretway.mcp.definitions import BridgeLimits, Process, ServerDefinition
 from caretway.mcp.runner import run_call
+from caretway.mcp.sign_ins import SignInState
 
 SERVER = ServerDefinition("s", Process("x", env={"KEY": "hush-hush"}))
 
@@ -23,6 +24,7 @@ class Line:
         self.news = asyncio.Event()
         self.lost: str | None = None
         self.left_out: Mapping[str, str] = {}
+        self.sign_in: SignInState = ""
         self._does = does
 
     async def tools(self) -> list[ListedTool]:
