@@ -2,7 +2,7 @@
 on where the copy runs from (a checkout, a folder, an index) and on what installs packages here (pip, uv, pipx, brew).
 
 The package is on no index under its own name, so an extra is named by the packages that it consists of: they are, and
-that works for every kind of installation. Only somebody who misses something asks, so nothing here is imported early.
+that works for every kind of installation. Asked only when something is missing, so nothing here is imported early.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def build_backend(
     simulator: "Simulator | None" = None,
     share: ShareSignIn | None = None,
 ) -> Backend:
-    """`around` is for the backend `agent`; others have no transport of ours. `counted`: its runs may have a budget.
+    """`around` is for the backend `agent`; others do not use our transport. `counted`: its runs may have a budget.
     `beside`: one of another account, whose process may be shared. `simulator`: the one to use, if it is the backend.
     `share`: where other gateways find a renewed sign-in."""
     backend: Backend

@@ -1,6 +1,6 @@
 """A simulated Cursor: the other side of the wire, for trying the gateway without an account, for tests and for demos.
 
-Everything it says is made up and says so. It knows `wire` and nothing else of ours.
+Everything it says is made up and says so. It knows `wire` and nothing else of the gateway.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -52,7 +52,7 @@ class Accounts:
         self._revoked = {"session": 0, "refresh": 0}
         """Tokens of each type up to this number are good for nothing any more."""
         self._polled: OrderedDict[str, str] = OrderedDict()
-        """Sign-ins that somebody has begun: uuid -> challenge, empty when the page was not opened."""
+        """Sign-ins that were begun: uuid -> challenge, empty when the page was not opened."""
         self._used: OrderedDict[str, None] = OrderedDict()
         """Refresh tokens that were good once."""
 

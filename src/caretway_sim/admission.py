@@ -88,7 +88,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        return {}  # whoever reads it as a message says what is wrong with it
+        return {}  # reported when it is read as a message
     return value if isinstance(value, dict) else {}
 
 

@@ -68,7 +68,7 @@ class UnaryInlet:
             reply = self._service.reply(self._request, body)
         except (BrokenBody, EnvelopeError) as wrong:
             reply = as_error(faults.bad_request(str(wrong)))
-        except Exception:  # the edge of a call: a fault of ours must not take the other streams along
+        except Exception:  # the edge of a call: a bug of the simulator must not take the other streams along
             log.exception("the simulated call %s failed", self._request.path)
             reply = as_error(faults.SCRIPTED["internal"])
         answer(self._exchange, *reply)

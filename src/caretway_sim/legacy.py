@@ -81,7 +81,7 @@ class LegacyRun:
         self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated chat {asked.conversation}")
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """There are no listeners any more."""
         self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
 
     async def _live(self) -> None:
@@ -94,7 +94,7 @@ class LegacyRun:
         except _Cut:
             self._exchange.cut()
             return
-        except Exception:  # the edge of the chat: a fault of ours must not leave the client waiting
+        except Exception:  # the edge of the chat: a bug of the simulator must not leave the client waiting
             log.exception("the simulated chat %s failed", self._asked.conversation)
             error = faults.SCRIPTED["internal"]
         self._exchange.write(updates.end(error))

@@ -49,7 +49,7 @@ class Manners:
     run_is_464: bool = False
     """The same over HTTP/2: something on the way speaks HTTP/1.1 to the load balancer."""
     abroad: Literal["", "bare", "ends", "words"] = ""
-    """Models of other makers are refused to whoever does not come through `simulate --proxy`: without a reason, by
+    """Models of other makers are refused to clients that do not come through `simulate --proxy`: without a reason, by
     a stream that ends at once, or as UNSUPPORTED_REGION."""
     refuses_direct: bool = False
     """Connections that do not come through `simulate --proxy` are cut."""

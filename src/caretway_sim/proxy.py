@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 ONLY_THERE: Final = "cursor.test"
-"""A name that nobody but this proxy can look up."""
+"""A name that only this proxy can look up."""
 _NAMES: Final = {ONLY_THERE: "127.0.0.1", "localhost": "127.0.0.1"}
 MAX_NOTES: Final = 10_000
 CHUNK: Final = 65536
@@ -60,7 +60,7 @@ class SimProxy:
             writer.transport.abort()
 
     def comes_from_here(self, peer: Any) -> bool:
-        """Whether a connection from this address is one of ours."""
+        """Whether a connection from this address is the proxy's."""
         return isinstance(peer, tuple) and len(peer) > 1 and peer[1] in self._ports
 
     # ---- one client

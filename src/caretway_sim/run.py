@@ -1,7 +1,7 @@
 """One simulated run: client messages in, heartbeats, and how it ends (refused, dropped, cancelled, unheard, empty);
 conversations that stay refused, and the body left open after the end.
 
-`feed` takes client messages in order and answers whoever waits for them; the task inside does the talking. Whether the
+`feed` takes client messages in order and answers their waiters; the task inside does the talking. Whether the
 messages came over HTTP/2 or as numbered appends is not known here.
 """
 
@@ -87,7 +87,7 @@ class SimRun:
             self.stop()
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """There are no listeners any more."""
         self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
 
     # ------------------------------------------------------------------ the run itself
@@ -114,7 +114,7 @@ class SimRun:
             if self._cancelled is None:
                 raise
             error = self._cancelled
-        except Exception:  # the edge of the run: a fault of ours must not leave the client waiting
+        except Exception:  # the edge of the run: a bug of the simulator must not leave the client waiting
             log.exception("the simulated run %s failed", self._request_id)
             error = faults.SCRIPTED["internal"]
         finally:

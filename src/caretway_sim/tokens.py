@@ -38,7 +38,7 @@ class Charge:
 
 
 def preamble(model: str) -> Piece:
-    """The same in every conversation with a model, so it opens the prompt: whoever comes second finds it cached."""
+    """The same in every conversation with a model, so it opens the prompt: the second run finds it cached."""
     return Piece(f"preamble\x00{model}", PREAMBLE_TOKENS)
 
 

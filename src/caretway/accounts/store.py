@@ -258,7 +258,7 @@ class SignInShelf:
 
 
 def read_bounded(file: Path) -> str:
-    """The text of a file with somebody's sign-in. Raises OSError and UnicodeDecodeError."""
+    """The text of a file with a sign-in. Raises OSError and UnicodeDecodeError."""
     with file.open(encoding="utf-8") as opened:
         return opened.read(MAX_BYTES)
 

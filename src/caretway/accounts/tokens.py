@@ -57,7 +57,7 @@ class FixedToken:
 
 
 class NoToken:
-    """Nobody is signed in."""
+    """Not signed in."""
 
     renewable = False
 
@@ -91,7 +91,7 @@ class Shelf(Protocol):
         ...
 
     def locked(self) -> AbstractAsyncContextManager[None]:
-        """While held, nobody else renews. Raises GatewayError when the lock is not free in time."""
+        """While held, no other process renews. Raises GatewayError when the lock is not free in time."""
         ...
 
 
@@ -279,7 +279,7 @@ class RenewedToken:
             return await self._stored(account)
 
     async def _newer_original(self, ours: Account, refused: str) -> Account:
-        """Somebody may have signed in again with the program whose sign-in was copied: then that one is used, if it is
+        """If there is a newer sign-in in the program whose sign-in was copied, that one is used, if it is
         the same person's."""
         now = self._clock()
         theirs = await self._shelf.original(ours, now)

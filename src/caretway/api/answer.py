@@ -34,7 +34,7 @@ _MODEL: Final = b"x-caretway-model"
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 Unwritten = Callable[[], "asyncio.Future[None] | None"]
-"""What the end of an answer waits for, so that whoever has read it finds what is kept of it; None: nothing. It ends by
+"""What the end of an answer waits for, so that its reader finds what is kept of it; None: nothing. It ends by
 itself, soon."""
 
 
@@ -100,7 +100,7 @@ class Answer(ABC):
         await self._done
 
     def stop(self) -> None:
-        """It is over, however it ended. Whoever may still call it (a turn that is parked, a connection that is kept)
+        """It is over, however it ended. What may still call it (a turn that is parked, a connection that is kept)
         holds an empty shell from now on: an answer is freed when its task is, without a search for cycles."""
         self._over = True
         self._writer.forget()

@@ -86,7 +86,7 @@ class Application:
         self._backend: Header = (b"x-caretway-backend", name.encode())
 
     def drain(self) -> None:
-        """It stops: whoever asks is told to go elsewhere. What comes all the same is answered."""
+        """Start draining: readiness fails, but requests that still arrive are served."""
         self._state.draining = True
 
     # ---- places

@@ -28,7 +28,7 @@ MARK: Final = b"JVBERi0"
 MAX_PDFS: Final = 20
 TIMEOUT_S: Final = 60.0
 _PDFS: Final = ThreadPoolExecutor(1, "pdf")
-"""One at a time, whoever asks."""
+"""One at a time for all callers."""
 
 Read = Callable[[bytes], dict[str, Any]]
 

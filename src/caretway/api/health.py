@@ -57,7 +57,7 @@ class Health:
             return self._status
 
     async def alive(self) -> bytes:
-        """For probes without a key: nothing that is anybody's business."""
+        """For probes without a key: nothing private."""
         status = await self.status()
         ready = status.reachable and (status.signed_in or self._backend.standing == "simulated")
         return b'{"status":"ready"}' if ready else b'{"status":"alive"}'

@@ -1,7 +1,7 @@
 """The words of a 404: a wrong base URL, a typing mistake, an API that is not served (embeddings, batches, Ollama ...),
 and what to type instead. Pure.
 
-Most wrong paths are a base URL with too much or too little in it, or a part of somebody's API that is not served here.
+Most wrong paths are a base URL with too much or too little in it, or a part of an API that is not served here.
 Each gets a sentence of its own; the base URL is shown as the client would have to write it.
 """
 

@@ -36,7 +36,7 @@ AT_ONCE: Final = 8
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NAMES: Final = ThreadPoolExecutor(4, "names")
-"""Looks names up; a lookup that hangs takes a thread of these and nobody else's."""
+"""Looks names up; a lookup that hangs takes a thread of these only."""
 _SLICE: Final = 3 * 2**18
 MAX_HEAD: Final = 64 * 2**10
 _READ: Final = 64 * 2**10

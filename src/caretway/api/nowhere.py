@@ -1,4 +1,4 @@
-"""A connection that is none, for responses that are not HTTP: messages of a WebSocket."""
+"""A null connection, for responses that are not HTTP: messages of a WebSocket."""
 
 from collections.abc import Callable
 from typing import Final

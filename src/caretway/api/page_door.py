@@ -51,7 +51,7 @@ class PageDoor:
         self._secret = secrets.token_bytes(32)
         self._signed_out: dict[str, None] = {}
         self.changes = 0
-        """Grows when somebody signs out."""
+        """Grows with each sign-out."""
 
     @property
     def key_required(self) -> bool:

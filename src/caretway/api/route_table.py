@@ -122,7 +122,7 @@ class Refused(Struct, frozen=True):
     keyless: bool = False
     turn: bool = False
     account: AccountUse = AccountUse.REQUIRED
-    """Where every client brings its own account, nobody else is told what there is."""
+    """Where every client brings its own account, others do not learn what there is."""
     page: bool = False
     browsers: bool = False
 

@@ -79,7 +79,7 @@ class TenantResolver(Protocol):
         ...
 
     async def end_turns(self) -> None:
-        """The gateway stops: every turn ends now, and whoever reads one is told."""
+        """The gateway stops: every turn ends now, with an error for its reader."""
         ...
 
     @property

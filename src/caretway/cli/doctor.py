@@ -1,5 +1,5 @@
 """`caretway doctor`: checks settings, data directory, disk, ledger, backend, account, Cursor's answer, gateways that
-run, the port (free, a gateway's, or another program's) and clients; says what to type next; `--fix` mends what is safe.
+run, the port (free, a gateway's, or another program's) and clients; says what to type next; `--fix` repairs some.
 """
 
 from __future__ import annotations

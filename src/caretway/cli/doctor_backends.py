@@ -1,5 +1,5 @@
 """Whether each backend could be used here, and if not, why and what to type: by the credentials, packages and programs
-that there are. Nothing is sent to Cursor; cursor-agent is asked itself whether somebody is signed in.
+that there are. Nothing is sent to Cursor; cursor-agent is asked for its own sign-in.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def check_clients(
 
 
 def mistake_in(url: str, api: Api, ports: set[int], tls_ports: set[int]) -> str:
-    """Empty: it is right, or it means somebody else."""
+    """Empty: it is right, or means another server."""
     try:
         parts = urlsplit(url)
         port = parts.port

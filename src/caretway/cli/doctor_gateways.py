@@ -1,5 +1,5 @@
 """What `doctor` and `status` say of gateways that are running: an old version, another backend than the settings choose
-now, simulated answers although somebody has signed in since; and whether a live account has ever answered.
+now, simulated answers although there is a sign-in since; and whether a live account has ever answered.
 """
 
 from __future__ import annotations

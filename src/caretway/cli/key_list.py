@@ -76,7 +76,7 @@ def _row(key: NamedKey, file: Path, uses: dict[str, float], now: float, cycle: B
 def _budgets(key: NamedKey) -> tuple[UsageBudget, ...]:
     try:
         return parse_budgets(key.budgets, BudgetScope.KEY)
-    except ValueError as problem:  # somebody has edited the file
+    except ValueError as problem:  # the file was edited
         hint = f"make the key again: caretway key revoke {key.name}"
         raise CommandFailed(f"a budget of the key {key.name} cannot be read: {problem}", hint) from None
 

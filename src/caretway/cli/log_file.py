@@ -17,7 +17,7 @@ LOG_FILES_KEPT: Final = 5
 
 
 class _PrivateFile(RotatingFileHandler):
-    """Nobody else can read it, also after it was rotated."""
+    """Readable by the owner only, also after it was rotated."""
 
     def _open(self) -> TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)

@@ -1,4 +1,4 @@
-"""Who has a port that is in use: a gateway of ours (version, backend, process), or another program by its name, where
+"""Who has a port that is in use: one of our gateways (version, backend, process), or another program by its name, where
 the system tells it (Linux, programs of the same user). Whether its socket is another user's (Linux).
 """
 
@@ -19,7 +19,7 @@ _LISTENS: Final = "0A"
 
 
 def port_owner(data_dir: Path, host: str, port: int) -> str:
-    """In words; empty when nobody knows."""
+    """In words; empty if unknown."""
     url = dialled(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     for note in noted_gateways(data_dir):
         if note.url.rpartition(":")[2] == str(port):

@@ -169,7 +169,7 @@ def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", f
     for one in handlers:
         one.addFilter(NotGivenUp())
     logging.basicConfig(level=level.upper(), handlers=handlers)
-    # What no line of ours shows is not looked up for every line: the caller, the thread, the process.
+    # What no line shows is not looked up for every line: the caller, the thread, the process.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.getLogger("hpack").setLevel(logging.WARNING)  # it writes every header, and does it for each frame
@@ -195,7 +195,7 @@ def remark(lines: Iterable[str]) -> None:
 
 
 def asked(ask: Callable[[str], str], question: str) -> str:
-    """What somebody typed; nothing after Ctrl-D."""
+    """One line from stdin; empty at EOF."""
     try:
         return ask(question).strip()
     except EOFError:

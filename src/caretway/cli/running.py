@@ -49,7 +49,7 @@ class RunningGateway(Struct, frozen=True):
     key: str
     started: float
     awaits_login: bool = False
-    """It simulates until somebody signs in, and then answers from Cursor."""
+    """It simulates until there is a sign-in, then answers from Cursor."""
 
 
 @asynccontextmanager
@@ -169,7 +169,7 @@ _CLOCKS_S: Final = 60.0
 
 class GatewayAnswer(Struct, frozen=True):
     status: int
-    """0: nobody answered."""
+    """0: no answer."""
     backend: str = ""
     """The backend of the gateway that answered; empty if another program did."""
     body: Any = None

@@ -1,7 +1,7 @@
 """Commands to Redis in one round trip, and what went wrong as a part of a sentence for people: away, slow, full,
 read-only, loading, not allowed.
 
-Over the link, which has the time limits. Nobody here knows what the commands mean.
+Over the link, which has the time limits. Nothing here knows what the commands mean.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

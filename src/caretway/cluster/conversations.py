@@ -163,7 +163,7 @@ class SharedConversations:
         known = self._known.get(before) if before is not None else ()
         new = sum(map(len, snapshot.blobs.values())) + len(snapshot.state)
         if known is None or new + sum(piece.size for piece in known) > MAX_BYTES:
-            return  # not shared: whoever else is asked to continue it replays it
+            return  # not shared: other gateways replay it
         if new > MAX_AT_ONCE:
             spawn(self._publish_aside(key, snapshot, known), "share-a-conversation")
             return

@@ -108,7 +108,7 @@ class Directory:
         self._clock = clock
         self._make_id = make_id
         self.own = Replica(make_id(), me.address, me.version, wall_clock(), me.schema)
-        """This one. Its id changes if it turns out to be somebody else's."""
+        """This one. Its id changes if another gateway has it."""
         self.parked: Callable[[], int] = int
         """How many turns wait here."""
         self._claimed = False

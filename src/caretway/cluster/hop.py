@@ -165,7 +165,7 @@ class Hops:
         return self._directory.own
 
     async def _give_away(self, request: PassedRequest, writer: RelayWriter) -> str | None:
-        """A new turn would be cut off here soon. Nobody else there: it begins here all the same."""
+        """A new turn would be cut off here soon. If there is no other gateway, it begins here."""
         own = self._directory.own
         others = [one for one in self._directory.alive() if not one.draining and one.schema == own.schema]
         for other in [one for one in others if one.id != own.id][-2:]:

@@ -28,7 +28,7 @@ class HopFailed(Exception):
     def __init__(self, why: str, *, stale: bool = False) -> None:
         super().__init__(why)
         self.stale = stale
-        """It was a kept connection, and nobody has looked at the request."""
+        """It was a kept connection, and the request was not read."""
 
 
 class HopConnection(asyncio.Protocol):
@@ -205,12 +205,12 @@ class HopConnection(asyncio.Protocol):
 
 
 def _readable(told: str) -> str:
-    """For the log. Whoever is at the address chooses the words: no code of a terminal may be in them."""
+    """For the log. The peer chooses the words, so terminal codes are removed."""
     return ascii(told[:_MAX_TOLD])[1:-1]
 
 
 def _seen(done: "asyncio.Future[None]") -> None:
-    """Its failure is told by `ask`, or nobody is left to be told."""
+    """`ask` reports its failure, if it still waits."""
     if not done.cancelled():
         done.exception()
 

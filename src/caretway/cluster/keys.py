@@ -42,7 +42,7 @@ class ClusterKeys:
         self._place = calls.key("keys")
 
     async def read(self) -> Keys | None:
-        """None: there never was one. Raises GatewayError when nobody can tell."""
+        """None: there never was one. Raises GatewayError if that cannot be known."""
         return (await self.numbered())[1]
 
     async def numbered(self) -> tuple[int, Keys | None]:

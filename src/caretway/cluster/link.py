@@ -128,7 +128,7 @@ class RedisLink:
 
 
 def reason(failure: Exception) -> str:
-    """In words for whoever runs the gateway."""
+    """For the administrator."""
     said = (str(failure) or type(failure).__name__)[:MAX_REASON].rstrip(". ")
     if isinstance(failure, AuthenticationError):
         return "user and password are wrong or missing in the address, redis://USER:PASSWORD@HOST:6379/0"

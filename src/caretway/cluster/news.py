@@ -2,7 +2,7 @@
 stream in Redis, read from where this replica stopped, so nothing is missed while Redis was away or the replica was not
 there.
 
-The stream is bounded by length. What is told is sealed, and may be told twice: whoever hears it can bear that.
+The stream is bounded by length. News is sealed and may arrive twice; receivers must tolerate that.
 """
 
 import asyncio

@@ -82,11 +82,11 @@ class ClusterOutbox:
     # ---- what is asked for
 
     def put(self, commands: Sequence[Command], size: int = 0) -> None:
-        """Soon. What fails is not there, and whoever needs it makes it again."""
+        """Soon. What fails is missing, and made again when needed."""
         self._take(_Row(commands, size, None))
 
     def send(self, commands: Sequence[Command], size: int = 0) -> "asyncio.Future[list[Any]]":
-        """The same; the results, or RedisAway, are in the future: somebody has to look at it."""
+        """The same; the results, or RedisAway, are in the future, which must be awaited."""
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._take(_Row(commands, size, done))
         return done

@@ -1,7 +1,7 @@
 """One renewal of an account's tokens for all replicas: a lock in Redis beside the local one, and the renewed tokens,
 sealed, for the others to take. Redis away: each replica renews for itself, as single gateways do.
 
-A refresh token may work once. So whoever got the lock looks at what the others have before it asks Cursor. The lock
+A refresh token may work once. So the holder of the lock looks for the others' tokens before it asks Cursor. The lock
 ends by itself when its holder dies.
 """
 

@@ -43,7 +43,7 @@ def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platfor
 
 
 def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
-    """Where cursor-agent may have files. A file there does not mean that anybody is signed in."""
+    """Where cursor-agent may have files. A file there does not mean a valid sign-in."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
     folders = (

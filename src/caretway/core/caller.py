@@ -1,7 +1,7 @@
 """Who asks: the gateway key by its name, and the client by a short name from its user agent (bounded, safe in a log
 line). Pure.
 
-The name of a client is a hint for people: whoever sends a request chooses it.
+The name of a client is a hint for people: the sender chooses it.
 """
 
 import re

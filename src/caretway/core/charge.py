@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class RunCharge(Protocol):
     @property
     def notice(self) -> str:
-        """What to tell the client: how little is left; empty when nobody needs to know."""
+        """What to tell the client: how little is left; empty if not needed."""
         ...
 
     async def open_run(self, request: TurnRequest) -> None:

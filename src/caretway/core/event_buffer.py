@@ -5,7 +5,7 @@ limit and resumed when all were taken; what a reader gets after the turn was clo
 What a slow reader leaves here is weighed. Above the limit `on_full` asks for backpressure: no more is to be read from
 upstream. `on_drained` ends it, as soon as everything was taken.
 
-Whoever puts does so last, with its own state in order: the listener may take, settle and close the turn before `put`
+A producer puts last, with its own state in order: the listener may take, settle and close the turn before `put`
 returns (see `core.turn.Source.listen`).
 """
 
@@ -104,7 +104,7 @@ class EventBuffer:
 
     def begin(self, events: list[Event]) -> None:
         """A response begins with these; what nobody took of the one before is not wanted any more. Nobody is told:
-        whoever begins to read takes first."""
+        the next reader takes first."""
         self._events = events
         if self._weighed:
             self._drained()

@@ -132,7 +132,7 @@ class RefusedRequest(Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """Whoever is not interested in something takes no note of it."""
+    """Override what you need; the defaults do nothing."""
 
     def response_ended(self, record: TurnRecord) -> None:
         return

@@ -159,7 +159,7 @@ class ModelChoice(Struct, frozen=True, gc=False):
     listed: bool = True
     """Cursor's list of models has it."""
     images: bool | None = None
-    """Whether the model takes pictures; None: nobody has said it."""
+    """Whether the model takes pictures; None: unknown."""
     instead_of: str = ""
     """The model that was refused before this one of the same alias was asked."""
 

@@ -54,11 +54,11 @@ class ModelInfo(Struct, frozen=True):
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Settable parameters with their values, e.g. `("effort", ("low", "high"))`."""
     variants: tuple[ModelVariant, ...] = ()
-    """What may be asked for; empty when nobody has said it."""
+    """What may be asked for; empty if unknown."""
     max_window: int | None = None
     """The largest window of any variant, when that is another one."""
     images: bool | None = None
-    """None: nobody has said it."""
+    """None: unknown."""
     flat: bool = False
     """An id of a flat list, which may be one variant of a model in the same list."""
     stands_for: str = ""

@@ -25,7 +25,7 @@ SETTLES_S: Final = 3.0
 
 class LedgerBooks:
     def __init__(self, path: Path | None, price: FindPrice, ledger: Ledger | None = None) -> None:
-        """`path` None: no ledger is kept. `ledger`: whoever writes it."""
+        """`path` None: no ledger is kept. `ledger`: its writer."""
         self._path = path
         self._ledger = ledger
         self.price = price

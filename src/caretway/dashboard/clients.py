@@ -69,7 +69,7 @@ def _to_paste(client: ClientProgram, where: Target, around: Surroundings) -> lis
 
 
 def _file(plan: FilePlan, around: Surroundings) -> dict[str, str]:
-    """As if the file were empty: whoever pastes knows what else is in it."""
+    """As if the file were empty: the user knows what else is in it."""
     place = plan.path
     below = place.is_relative_to(around.home)
     return {"title": f"~/{place.relative_to(around.home)}" if below else str(place), "text": applied(plan, None)}

@@ -1,5 +1,5 @@
 """The event stream of the page: one look a second for all readers while there are any, nothing at all while there are
-none. Each reader gets the newest snapshot when it can take it, never a queue of old ones; whoever signs out is let go.
+none. Each reader gets the newest snapshot when it can take it, never a queue of old ones; a sign-out ends its readers.
 
 Nothing is told to the feed while models stream: it looks at counters that are there anyway.
 """
@@ -102,7 +102,7 @@ class Feed:
         self._marked: set[str] = set()
 
     def mark(self, what: str) -> None:
-        """Somebody has changed this tab by hand."""
+        """This tab was changed by hand."""
         if self._readers:
             self._marked.add(what)
 
@@ -142,7 +142,7 @@ class Feed:
         for reader in list(self._readers):
             reader.end()
 
-    # ---- once a second, while somebody reads
+    # ---- once a second, while there are readers
 
     def _begin(self) -> None:
         self._seen, self._door, self._checked_at = self._marks(), self._door_mark(), time.monotonic()

@@ -28,7 +28,7 @@ class Finding(Struct, frozen=True):
     hint: str = ""
     """What to type next."""
     fixed: bool = False
-    """`--fix` has mended it."""
+    """`--fix` has repaired it."""
 
 
 def local_findings(settings: Settings) -> list[Finding]:

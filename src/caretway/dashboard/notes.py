@@ -69,7 +69,7 @@ class PageNotes(Observer):
         self.last_error: ToldError | None = None
         self.recoveries: deque[ToldRecovery] = deque(maxlen=MAX_RECOVERIES)
         self.responses = 0
-        """How many have ended: whoever saw another number looks again."""
+        """How many have ended; a reader that saw another number looks again."""
         self.refusals_told = 0
         self._refused: dict[tuple[str, str, int, str, str, str], ToldRefusal] = {}
         self._asked: dict[tuple[str, str], AskedModel] = {}

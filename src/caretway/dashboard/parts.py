@@ -75,7 +75,7 @@ class PageApi:
         self._ledger = ledger
 
     def switch(self, facts: GatewayFacts, tenant: Tenant, models: ModelCatalogue) -> None:
-        """Somebody has signed in: from now on it shows this account."""
+        """After a sign-in it shows this account."""
         self.tenant = tenant
         self.models = self.running.models = models
         self.now.switch(facts, tenant)

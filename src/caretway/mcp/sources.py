@@ -38,7 +38,7 @@ IMPORTS: Final[Mapping[str, tuple[str, ...]]] = {
         "{directory}/.cursor/mcp.json",
     ),
 }
-"""Where each program keeps its servers; `workspace`: what a project brings along, whoever wrote it. Files closer to the
+"""Where each program keeps its servers; `workspace`: what a project brings along, by any author. Files closer to the
 project come first; the first server of a name is used."""
 
 _KINDS: Final[Mapping[str, Literal["auto", "http", "sse"]]] = {

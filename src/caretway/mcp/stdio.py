@@ -165,7 +165,7 @@ async def stdio_streams(
     children: set[Child],
 ) -> AsyncIterator["TransportStreams"]:
     """The streams for an SDK session. `ended` is called with the reason when the process can no longer be used.
-    `children` has the process while it runs: whoever is cancelled may not have waited for its end."""
+    `children` has the process while it runs: a cancelled caller may not have waited for its end."""
     import anyio
     from mcp.shared.message import SessionMessage
 

@@ -84,9 +84,9 @@ class StepReader:
         self.phase = StepPhase.RUNNING
         self.step = BridgedStep()
         self.to_run: list[BridgedCall] = []
-        """Whoever takes them leaves an empty list."""
+        """The taker leaves an empty list."""
         self.worked = False
-        """Bridged calls were made: only this turn knows their results, and whoever starts anew from the client's own
+        """Bridged calls were made: only this turn knows their results, and what starts anew from the client's own
         history would make them again."""
         self.reopened = 0
         self._tools = tools

@@ -41,7 +41,7 @@ class Family(Struct, frozen=True):
     help: str
     labels: tuple[str, ...] = ()
     open: frozenset[str] = frozenset()
-    """Labels whose values come from outside. Those of the others are a few words of ours."""
+    """Labels whose values come from outside. Those of the others are a few fixed words."""
 
     def other(self, values: tuple[str, ...]) -> tuple[str, ...]:
         """The label set that stands for all that have no series of their own."""

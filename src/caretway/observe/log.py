@@ -2,7 +2,7 @@
 session and why, tokens, the first token and the outcome; failures and refusals are warnings, with their reason and the
 remedy. No prompt, no answer, no secret; text of clients without line breaks (log injection).
 
-The message of the log record is a note, not a text: whoever formats it chooses between the line and all facts.
+The message of the log record is a note, not a text: its formatter chooses between the line and all facts.
 """
 
 import logging

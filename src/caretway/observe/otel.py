@@ -61,7 +61,7 @@ _FINISHED: Final = {
 }
 """How an answer ended -> the convention's word. Everything else is an error."""
 _GOOD_RUNS: Final = frozenset({"ended", "paused", "stopped", "hung_up", "expired", "evicted", "shutdown"})
-"""Outcomes that are no failure of the run: it ended, or somebody else ended it."""
+"""Outcomes that are no failure of the run: it ended, or was ended from outside."""
 _ANSWERABLE: Final = frozenset({"ended", "paused"})
 """Outcomes of a run after which the results of its calls may still come."""
 _HISTOGRAMS: Final = {

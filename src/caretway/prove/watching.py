@@ -146,7 +146,7 @@ def _hear(payload: bytes, notes: RunNotes) -> None:
     try:
         message = pb.AgentServerMessage.FromString(payload)
     except DecodeError:
-        return  # whoever reads it in earnest says so
+        return  # reported when it is really read
     match message.WhichOneof("message"):
         case "interaction_update":
             _hear_update(message.interaction_update, notes)

@@ -341,7 +341,7 @@ class ClientConnection(asyncio.Protocol):
         self._deadlines.due = self._loop.time() + seconds
 
     def check(self, now: float) -> None:
-        """The server asks now and then: is somebody late?"""
+        """Called by the server now and then: checks deadlines."""
         unsent, deadlines = self._transport.get_write_buffer_size(), self._deadlines
         if deadlines.stuck(now, unsent):
             self._transport.abort()  # close() would wait for the client to take the rest

@@ -1,9 +1,9 @@
 """A request as it was read and the writer of its response: status line, chunked encoding, `Connection: close`,
-HTTP/1.0, answers to HEAD, text that is safe in a header. Tells whoever writes when the client is slow (backpressure).
+HTTP/1.0, answers to HEAD, text that is safe in a header. Signals the writer when the client is slow (backpressure).
 
-The connection makes both and is the only one to fill the first. Whoever answers writes to the second by plain calls:
-what is written is handed to the socket at once, head and first bytes as one piece. Backpressure: whoever writes much
-looks at `blocked` first, and goes on when the callback given to `on_writable` is called.
+The connection makes both and is the only one to fill the first. The handler writes to the second by plain calls:
+what is written is handed to the socket at once, head and first bytes as one piece. Backpressure: a handler that writes
+much looks at `blocked` first, and goes on when the callback given to `on_writable` is called.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Successor(asyncio.Protocol, ABC):
 
     @abstractmethod
     def check(self, now: float) -> None:
-        """The server asks now and then: is somebody late?"""
+        """Called by the server now and then: checks deadlines."""
 
     @abstractmethod
     def retire(self) -> None:
@@ -115,7 +115,7 @@ class HttpRequest:
         """Names in lower case; of a repeated header the last one."""
         self.scheme = scheme
         self.body = b""
-        """Whole, once somebody is asked to answer."""
+        """Whole, before a handler is called."""
         self.caller = NOBODY
         """Who was let in."""
         self.model = ""
@@ -181,7 +181,7 @@ class ResponseWriter:
         self.blocked = False
         """The client does not take what was written already."""
 
-    # ---- for the connection and whoever lets the request in
+    # ---- for the connection and access checks
 
     def add_headers(self, headers: Sequence[Header]) -> None:
         """Headers of whatever response is given."""
@@ -216,7 +216,7 @@ class ResponseWriter:
         if self._on_writable is not None:
             self._on_writable()
 
-    # ---- for whoever answers
+    # ---- for handlers
 
     def on_writable(self, wake: Callable[[], None]) -> None:
         """Call `wake` whenever the client takes more again."""
@@ -228,7 +228,7 @@ class ResponseWriter:
             self._transport.wake_at(when, wake)
 
     def forget(self) -> None:
-        """Nobody waits for anything any more."""
+        """There are no waiters any more."""
         self._on_writable = None
         if not self.complete:
             self._transport.wake_at(NEVER, None)
@@ -286,7 +286,7 @@ class ResponseWriter:
         self._end(self._framed(data) + _LAST_CHUNK if self._chunked else data, data)
 
     def probe(self) -> bool:
-        """Send something that changes nothing, to learn whether somebody listens. False: there is no such thing."""
+        """Write a no-op to detect a dead peer. Returns False if this response has no no-op."""
         if not self._chunked or self.complete:
             return False
         self._transport.write(self._framed(_COMMENT) if self.started else CONTINUE)

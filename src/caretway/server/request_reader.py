@@ -141,7 +141,7 @@ class RequestReader:
         return bool(self.url) and self._parser.get_method() == b"HEAD"
 
     def drop_body(self) -> None:
-        """What has come of it is not wanted any more, or somebody else holds it now."""
+        """What has arrived is not needed any more, or another object holds it now."""
         self._bodies.give_back(self._body_bytes)
         self._body = []
         self._body_bytes = 0

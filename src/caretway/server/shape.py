@@ -22,7 +22,7 @@ SMALL: Final = 64 * 2**10
 """Bytes. Whatever such a body holds is read in a few milliseconds."""
 LARGE: Final = 2**20
 BUSY: Final = 8_000
-"""Values that a body may have and still be worked on between two events of somebody else's stream."""
+"""Values that a body may have and still be processed between two events of another stream."""
 _PIECE: Final = 256 * 2**10
 """Bytes that are decoded in one step, unless they are one string."""
 _SPACE: Final = b" \t\r\n"

@@ -1,4 +1,4 @@
-"""One WebSocket (RFC 6455) on a connection of ours: messages in and out, pings and the idle limit, size and time limits
+"""One WebSocket (RFC 6455) on a server connection: messages in and out, pings and the idle limit, size and time limits
 of a message, the closing handshake and its codes, input that must not hold the event loop, a client that reads nothing.
 
 The library reads frames and answers pings and closes; here they meet the socket. Text that is sent is framed here: that
@@ -35,7 +35,7 @@ IDLE_S: Final = 3600.0
 CLOSE_S: Final = 5.0
 """How long the other side may take to say goodbye."""
 MAX_UNSENT: Final = 2**20
-"""Bytes that wait to be taken by a client; with more, nothing is read of it (its pings would be answered in vain)."""
+"""Bytes that wait to be taken by a client; with more, nothing is read of it (answers to its pings could not leave)."""
 SLICE: Final = 2048
 """Bytes that are read in one step: at most some hundred frames."""
 FRAMES_AT_ONCE: Final = 256

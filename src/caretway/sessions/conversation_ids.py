@@ -1,4 +1,4 @@
-"""Which conversation a new run belongs to, for those who account for it: an opaque id of ours. A continued one keeps
+"""Which conversation a new run belongs to, for those who account for it: an opaque id. A continued one keeps
 that of its snapshot, a replayed one that of the newest conversation that opened alike, a fresh one gets a new id.
 
 Only counting depends on it: nothing is resumed, shown or shared by this id. What a prompt said is not kept, only its

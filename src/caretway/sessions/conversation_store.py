@@ -1,4 +1,4 @@
-"""What the session engine asks of whoever keeps finished conversations: this gateway's own file, or one that several
+"""What the session engine needs of a store of finished conversations: this gateway's own file, or one that several
 share.
 """
 
@@ -32,7 +32,7 @@ class ConversationStore(Protocol):
 
 
 class StoredConversations(ConversationStore, Protocol):
-    """The same, for whoever opens and closes it."""
+    """The same, for its owner, who opens and closes it."""
 
     async def forget(self, conversation: str) -> int:
         """How many snapshots of it there were."""

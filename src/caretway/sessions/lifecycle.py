@@ -68,7 +68,7 @@ MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
 
 
 class IllegalMove(RuntimeError):
-    """A bug of ours."""
+    """A bug in the gateway."""
 
 
 def move(state: SessionState, happening: Happening) -> SessionState:

@@ -107,9 +107,9 @@ class LiveTurn(Struct, eq=False):
     fold: Fold | None = None
     """What its response has said so far; None: nobody reads one."""
     cancelled: GatewayError | None = None
-    """What whoever reads it is told instead of anything else."""
+    """What its reader gets instead of anything else."""
     chars: int | None = None
-    """Of all that is chained; None: somebody else began the chain."""
+    """Of all that is chained; None: another gateway began the chain."""
     held: int | None = None
     """Tokens of the history that the newest request brought again; None: nobody has counted them."""
 

@@ -61,7 +61,7 @@ class SessionLimits(Struct, frozen=True):
 
 
 RunEnded = Callable[[RunRecord], None]
-"""A run is over, whether or not somebody read its answer to the end."""
+"""A run is over, whether or not its answer was read to the end."""
 
 
 def _is_anothers(request: TurnRequest, turn: TurnRequest) -> bool:
@@ -122,7 +122,7 @@ class Sessions:
         return {sid: live.fold.tokens for sid, live in self._live.items() if live.fold is not None}
 
     def cancel(self, sid: str, why: GatewayError) -> bool:
-        """End a turn; whoever reads it is told why. False: there is none."""
+        """End a turn, with the reason for its reader. False: there is no such turn."""
         live = self._live.get(sid)
         if live is not None:
             live.cancelled = why

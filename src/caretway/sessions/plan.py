@@ -48,7 +48,7 @@ class Parked(Struct, frozen=True):
     before: Callable[[], bytes]
     """Fingerprint of all that was said before that answer."""
     waiting: bool
-    """False: it has tickets of ours and is past them (answered before, running, or being resumed)."""
+    """False: it has our tickets and is past them (answered before, running, or being resumed)."""
     given: tuple[ToolResult, ...] = ()
     """The results that it was resumed with last."""
     own: bool = True
@@ -127,8 +127,8 @@ def plan(
     gone: str = "",
 ) -> Plan:
     """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
-    those of the request, when somebody has made them already (`history_chains`). `said`: the client's own
-    messages, where the request is what the model is to be told. `compare`: `alike`, or whoever knows its answers.
+    those of the request, if they were made already (`history_chains`). `said`: the client's own messages, where the
+    request is what the model gets. `compare`: `alike`, or a function that knows its answers.
     `gone`: why a turn that is not in `parked` is not."""
     answered = last_answer(request.messages)
     tail = request.messages[answered:]

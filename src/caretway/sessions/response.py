@@ -156,7 +156,7 @@ class Response:
 
     @property
     def budget(self) -> str:
-        """How little of a budget is left; empty when nobody needs to know."""
+        """How little of a budget is left; empty if not needed."""
         charge = self.live.account.charge
         return charge.notice if charge is not None else ""
 
@@ -252,7 +252,7 @@ class Response:
             self._owner.let_go(self)
 
     def give_up(self) -> None:
-        """Nobody waits any more."""
+        """There are no waiters any more."""
         self._second_try.cancel()
 
     # ---- events
@@ -266,7 +266,7 @@ class Response:
             return self._failed(failure)
 
     def _too_long(self) -> list[Event]:
-        """Whoever reads gets what there is and the reason; upstream is closed."""
+        """The reader gets what there is and the reason; upstream is closed."""
         limit = f"{self._max_bytes / 2**20:g} MiB"
         return self._failed(
             GatewayError(

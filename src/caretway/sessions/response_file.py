@@ -220,4 +220,4 @@ class ResponseShelf:
         return self._file.remove(response_id)
 
     def watch(self, gone: Callable[[str], None]) -> None:
-        """Whoever else has the file open goes on with what it has in memory."""
+        """Others that have the file open go on with what they have in memory."""

@@ -28,7 +28,7 @@ def known_before(
     chain of `told` up to the assistant's last words, when it is known.
 
     Nearly every client sends what it sent before, unchanged. That is seen without spelling it all out once more;
-    whoever changed something may still mean the same."""
+    a changed request may still mean the same."""
     if not told:
         return 0  # results alone: there is nothing to compare
     count = len(history)

@@ -185,14 +185,14 @@ class SecondTry:
         outcome: LiveTurn | Exception
         try:
             outcome = await restart(self._reopened, self.request)
-        except Exception as failure:  # whoever is told makes an event of it
+        except Exception as failure:  # the listener makes an event of it
             outcome = failure
         finally:
             self.starting = None
         started(outcome)
 
     def cancel(self) -> None:
-        """Nobody waits any more: what is being started is not wanted."""
+        """There are no waiters any more: what is being started is not needed."""
         if self.starting is not None:
             self.starting.cancel()
 

@@ -45,7 +45,7 @@ _SCHEMA: Final = (
     "CREATE INDEX conversations_by_line ON conversations (line, turn)",
     # Each content once, however many conversations and names refer to it.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
-    # What a name means in a line, from a turn on. Names are the line's own: whoever chose them, the pieces of another
+    # What a name means in a line, from a turn on. Names are the line's own: the pieces of another
     # conversation cannot be reached by them.
     """CREATE TABLE refs (
         line INTEGER NOT NULL, name BLOB NOT NULL, turn INTEGER NOT NULL, blob INTEGER NOT NULL,
@@ -104,7 +104,7 @@ class SqliteStore:
         self._seen = stat_of(self._path) if self._path is not None else None
         self._page_size = self._number("PRAGMA page_size")
         self.in_memory = not self._db.execute("PRAGMA database_list").fetchone()[2]
-        """Nobody else can open it."""
+        """Only the owner can open it."""
 
     def _follow(self) -> None:
         """Another one that has the file open found it broken, and made a new one."""
@@ -232,7 +232,7 @@ class SqliteStore:
             place = self._after(snapshot.parent, conversation)
             if place is None:
                 # Forgotten while the turn ran. Without its pieces the new one has holes: better told again from the
-                # client's history at once than after Cursor has asked in vain.
+                # client's history at once than after a request of Cursor has failed.
                 return None
             line, turn = place
         if snapshot.blobs:

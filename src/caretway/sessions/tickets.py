@@ -29,8 +29,8 @@ def new_sid() -> str:
 
 
 def held_by(ticket: str) -> Held | None:
-    """Which gateway of a cluster says that it holds the turn; None: this is no ticket of ours. A hint, no more: whoever
-    holds a turn looks it up."""
+    """Which gateway of a cluster says that it holds the turn; None: this is not one of our tickets. Only
+    a hint: the turn's holder looks it up."""
     found = _TICKET.fullmatch(ticket)
     return Held(found[1], found[2]) if found is not None else None
 

@@ -1,5 +1,5 @@
 """A live turn as those who look at the gateway see it: state, model, who asked, since when, which tools it waits for,
-about how many tokens it has said. Made when somebody looks; no words of the conversation are in it.
+about how many tokens it has said. Made on demand; no words of the conversation are in it.
 """
 
 from msgspec import Struct

@@ -1,8 +1,8 @@
 """Writes finished conversations to the store later, in batches and in a thread: what waits is bounded (else it is
-forgotten), and is written before somebody asks for it and at shutdown; a crash loses the last moment.
+forgotten), and is written before it is read and at shutdown; a crash loses the last moment.
 
 One write to the file costs as much as a whole small answer, and that of a long conversation as much as a thousand;
-turns that end within the same moment share one. What was remembered and not yet written is written before anybody asks
+turns that end within the same moment share one. What was remembered and not yet written is written before it is read
 for it (`settle`), and when the gateway stops, so nobody can tell; only a crash loses the last moment, and then those
 conversations are replayed. What waits is bounded: a store that cannot keep up forgets.
 """
@@ -141,7 +141,7 @@ class WriteBehind:
         return self._writer.pieces(parent, max_bytes) if self._writer is not None else None
 
     async def bring(self, key: bytes) -> None:
-        """There is nobody else who might have it."""
+        """No other process might have it."""
 
     async def aclose(self) -> None:
         await self.settle()

@@ -1,4 +1,4 @@
-"""The cursor-agent stand-in's files: chats, whether somebody is signed in, how often a prompt was tried; in
+"""The cursor-agent stand-in's files: chats, whether it is signed in, how often a prompt was tried; in
 CURSOR_CONFIG_DIR or a cache directory.
 
 The real program keeps them below the user's home. Without pathlib and uuid, whose imports would be a fifth of the time

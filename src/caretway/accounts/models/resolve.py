@@ -53,14 +53,14 @@ _ORDINARY: Final = frozenset(
     | RUNGS
     | {word for word, _ in FAMILIES}
 )
-"""Words that names of known families are made of. With any other word a name is nobody's alias."""
+"""Words that names of known families are made of. A name with any other word is no alias."""
 _MAX_HOPS: Final = 4
 MAX_CHAIN: Final = 4
 """How many models one alias leads to."""
 
 
 class Meaning(Struct, frozen=True):
-    """`model` None: nobody knows the name."""
+    """`model` None: the name is unknown."""
 
     model: ModelInfo | None
     wish: Wish = NO_WISH

@@ -347,7 +347,7 @@ class CallTable:
         return self._drafts.text(call_id), False
 
     def unseen(self, call_id: str) -> bool:
-        """Nobody was told of this call, and no lost attempt made it."""
+        """This call reached no client, and no lost attempt made it."""
         return not self.owed and call_id not in self._ids
 
     def knows(self, call_id: str, name: str, arguments: str) -> bool:
@@ -490,7 +490,7 @@ class CallTable:
         return messages
 
     def ran(self, call: Call, replies: Sequence[bytes]) -> Sequence[bytes]:
-        """A call that ran on this side is done. The messages that answer it now, if anybody waits."""
+        """A call that ran on this side is done. The messages that answer it now, if it is awaited."""
         call.replies = tuple(replies)
         call.state = CallState.ANSWERED
         self._weigh(call)

@@ -76,7 +76,7 @@ def picture_size(data: bytes) -> tuple[int, int] | None:
         if data.startswith(b"\xff\xd8"):
             return _jpeg(data)
     except struct.error:
-        pass  # it ends within its head: whoever shows it will say so
+        pass  # it ends within its head: reported when it is shown
     return None
 
 
@@ -380,7 +380,7 @@ def _used_tokens(checkpoint: bytes) -> int:
     try:
         return pb.ConversationStateStructure.FromString(checkpoint).token_details.used_tokens
     except DecodeError:
-        return 0  # whoever reads it as a conversation will say what is wrong with it
+        return 0  # reported when it is read as a conversation
 
 
 def _environment(surroundings: RunContext, workspace: str | None) -> bytes:

@@ -137,7 +137,7 @@ def held_results(
 
     def held(call_id: str) -> bool | None:
         if call_id.startswith(NAMELESS):
-            return None  # a name of ours, which Cursor never heard
+            return None  # one of our names, which Cursor does not know
         part = max(_PLAIN.findall(call_id), key=len, default="").encode()  # however the rest of it is spelled
         return any(_step_result(data, call_id) for data in steps if part in data) or any(
             _message_result(data, call_id) for data in messages if part in data

@@ -175,7 +175,7 @@ class RunLife:
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
         self.jobs: Sequence[tuple[Call, pb.ExecServerMessage]] = ()
-        """To be run; whoever takes them leaves `()`."""
+        """To be run; the taker leaves `()`."""
         self.aborted_jobs: Sequence[Call] = ()
         """The same, to be given up."""
         self.visible = False
@@ -385,7 +385,7 @@ class RunLife:
         return verdict
 
     def _settle_step(self, now: float) -> None:
-        """Pause when the step's calls are all out; when nobody says how many there are, silence decides."""
+        """Pause when the step's calls are all out; if their number is unknown, silence decides."""
         watch, calls = self.watch, self._calls
         if self._withheld and calls.step:
             self.outgoing += self._withheld

@@ -68,7 +68,7 @@ ASSUMED_WINDOW: Final = 200_000
 
 class AgentTally(Tally):
     max_tokens: int = 0
-    """The model's window; 0: nobody has said it."""
+    """The model's window; 0: unknown."""
 
     def details(self, details: pb.ConversationTokenDetails) -> int | None:
         """Of a checkpoint. The first one of a run shows how much more the model read than was expected."""

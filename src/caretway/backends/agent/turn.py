@@ -173,7 +173,7 @@ class AgentTurn:
         attempt = self._new_attempt()
         try:
             stream = self._opener.open_now(attempt)
-        except Exception as failure:  # what is no GatewayError is a bug of ours, and ends this turn only
+        except Exception as failure:  # anything but a GatewayError is a bug in the gateway, and ends this turn only
             self._not_opened(failure)
             return
         if stream is not None:

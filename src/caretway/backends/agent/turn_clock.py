@@ -115,7 +115,7 @@ class ConversationLimits(Struct, frozen=True):
     tool_progress: float = 600.0
     """The same while a tool runs on this side."""
     sibling_quiet: float = 0.2
-    """Without any delta after which a step of calls is complete, when nobody says how many there are."""
+    """Without any delta after which a step of calls is complete, if their number is unknown."""
     sibling_cap: float = 1.5
     """After the last call, however much is heard; and for calls that were announced and do not come."""
     retries: int = RETRY_BUDGET

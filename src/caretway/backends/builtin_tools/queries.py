@@ -1,7 +1,7 @@
 """Answers to what Cursor asks a person (InteractionQuery): refused in the type of each kind, web search by setting
 (off, client, cursor), plans accepted and shown as text, unknown kinds answered empty. Pure.
 
-Nobody is here to ask, and a missing answer may stall a run. Whoever runs the gateway may let Cursor search the web by
+There is no person to ask, and a missing answer may stall a run. A setting lets Cursor search the web by
 itself, on the account's quota.
 """
 

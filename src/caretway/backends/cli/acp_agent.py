@@ -36,7 +36,7 @@ from .prompt import Prompt
 # ---- JSON-RPC 2.0, one message per line, both directions: answers matched to requests by id, each request of the agent
 # answered, lines that are no message reported. Knows no pipes and no methods.
 #
-# In: lines, and requests of ours. Out: lines through `send`, answers through futures. An agent that waits for an answer
+# In: lines, and our requests. Out: lines through `send`, answers through futures. An agent that waits for an answer
 # waits for ever.
 
 log = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ _FIXED: Final[Mapping[str, object]] = {
 
 
 def answer(method: str, params: Mapping[str, Any], *, allow: bool) -> object:
-    """The result; raises RpcError for what a client of ours cannot do."""
+    """The result; raises RpcError for what our client cannot do."""
     if method == "session/request_permission":
         return {"outcome": _permission(params.get("options"), _ALLOW if allow else _REJECT)}
     if method in _FIXED:
@@ -212,7 +212,7 @@ class AcpSetup:
     clean: Callable[[str], str] = str
     """Takes secrets out of what the program says."""
     server: str = ""
-    """The MCP server of ours whose calls are allowed all the same; empty: there is none."""
+    """The gateway's MCP server, whose calls are allowed; empty: none."""
     learn: Callable[[str, Parameters], None] = lambda model, parameters: None
     """Told which options a model has."""
 

@@ -1,5 +1,5 @@
-"""A turn in ACP mode with the client's own tools: they are offered on an MCP server of ours, the program's calls wait
-there for their results, and one prompt lives through the whole tool loop. When a step of calls is complete; a program
+"""A turn in ACP mode with the client's own tools: offered on the gateway's MCP server, where the program's calls wait
+for their results, and one prompt lives through the whole tool loop. When a step of calls is complete; a program
 that does not look at the tools or rejects their calls (then they are text, from the next try on); a call that the
 program gave up.
 """
@@ -227,7 +227,7 @@ class AcpToolTurn(AcpTurn):
             self._closing.set_result(None)
 
     def _settle(self) -> None:
-        """Nobody says how many calls a step has: after a short quiet it is complete."""
+        """The number of calls of a step is unknown: after a short silence it is complete."""
         now = self._loop.time()
         if self._timer is None:
             self._first_call = now

@@ -48,7 +48,7 @@ class AcpTranslator:
     def __init__(self, *, showing: Showing, prompt_chars: int = 0, guard: LiveGuard | None = None) -> None:
         self.over = self.succeeded = False
         self.correction = ""
-        """What the loop guard wants the model to hear. Whoever tells it leaves it empty."""
+        """What the loop guard says to the model. Emptied when it is sent."""
         self._patience = 0
         """Calls that may still begin before the model can hear it."""
         self._guard = guard or LiveGuard(GuardSettings(), time.monotonic, prompt_chars)

@@ -109,7 +109,7 @@ class CliAccount:
             )
 
     async def _ask_again(self) -> None:
-        with contextlib.suppress(GatewayError):  # whoever runs the program next hears of it
+        with contextlib.suppress(GatewayError):  # the program's next run reports it
             await self.status()
 
     def forget(self) -> None:

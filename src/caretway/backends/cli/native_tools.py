@@ -28,7 +28,7 @@ from .tool_server import SERVER, ToolServer
 # Written for a directory of our own only, and taken away again; nothing else in the user's configuration is touched.
 #
 # The approvals are a list of `NAME-HASH`, where the hash is over the project's real path and the server's
-# configuration: an approval of ours fits no other project and no other server.
+# configuration: our approval fits no other project and no other server.
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def approval(name: str, path: str, config: Mapping[str, Any]) -> str:
 
 
 class Approvals:
-    """Of one directory of ours."""
+    """Of one of our directories."""
 
     def __init__(self, home: Path, workspace: Path) -> None:
         self._path = os.path.realpath(workspace)
@@ -90,7 +90,7 @@ class Approvals:
             self._write()
 
     def close(self) -> None:
-        """Nothing of ours is left. What the program itself keeps there of its chats is its own."""
+        """Removes everything of ours. What the program keeps of its chats stays."""
         self._given.clear()
         try:
             self._write()
@@ -134,13 +134,13 @@ class ClientTools:
         self._parked: OrderedDict[AcpToolTurn, None] = OrderedDict()
 
     def workspace(self) -> Path:
-        """Where all such turns of this process work: an empty directory of ours."""
+        """Where all such turns of this process work: an empty directory of the gateway."""
         if self._place is None:
             for path in self._scratch.left_behind():  # of a gateway that was killed
                 Approvals(Path(self._home), path).close()
                 shutil.rmtree(path, ignore_errors=True)
             self._place = self._scratch.with_tools()
-        elif not self._place.is_dir():  # somebody has cleared it away, and the rules in it
+        elif not self._place.is_dir():  # it was removed, with the rules in it
             self._place = self._scratch.with_tools()
             if self._approvals is not None:
                 self._approvals.allow(own_tools=self._own_tools)

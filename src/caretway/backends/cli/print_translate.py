@@ -152,13 +152,13 @@ def plan_text(arguments: Mapping[str, Any]) -> str:
 
 
 def told(message: str, showing: Showing) -> list[Event]:
-    """The loop guard has something to say, and nobody can tell the model."""
+    """The loop guard has something to say, and the model cannot be told."""
     activity: list[Event] = [AgentActivity(message)]
     return [*activity, ReasoningDelta(f"\n{message}\n")] if showing == "reasoning" else activity
 
 
 def safe_id(call_id: str, number: int) -> str:
-    """An id that every dialect takes, and that no ticket of ours looks like."""
+    """An id that every dialect takes and that is no ticket's."""
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", call_id) or "call"
     return f"own_{number}_{safe}"[:ID_CHARS]
 

@@ -162,7 +162,7 @@ class PrintTurn:
             self._child.resume()
 
     def _put(self, events: list[Event]) -> None:
-        """The last step of whoever has events: their reader may close the turn."""
+        """The last step after adding events: their reader may close the turn."""
         self._pending += events
         self._shown = self._shown or any(not isinstance(event, TurnStarted) for event in events)
         if self._shown:

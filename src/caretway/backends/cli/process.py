@@ -60,7 +60,7 @@ class Slots:
 
 
 class Slot:
-    """Somebody's place: in the queue first, then at work. Given back once, from either."""
+    """A place in the queue first, then at work. Given back once, from either."""
 
     def __init__(self, slots: Slots, turn: "asyncio.Future[None] | None") -> None:
         self._slots = slots
@@ -78,7 +78,7 @@ class Slot:
             self._slots.leave(self._turn)
 
 
-# ---- The working directory of cursor-agent when none is named: an empty one of ours, shared for read-only modes, else
+# ---- The working directory of cursor-agent when none is named: an empty one, shared for read-only modes, else
 # one for each conversation (32 kept). Pictures as files; files readable by their owner only.
 #
 # A mode that only reads shares one. A mode that writes gets one for each conversation, and the oldest are thrown away.
@@ -137,7 +137,7 @@ def _lives(process: str) -> bool:
     except (ValueError, ProcessLookupError):
         return False
     except OSError:
-        pass  # somebody else's, or not to be asked
+        pass  # of another user, or not accessible
     return True
 
 

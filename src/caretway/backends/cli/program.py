@@ -88,7 +88,7 @@ def find_program(named: str, environment: Mapping[str, str], *, anywhere: bool =
         return os.path.abspath(found) if found else None  # the PATH may name directories by relative paths
     for name in NAMES:
         found = shutil.which(name, path=search)
-        if found and (name == NAMES[0] or NAMES[0] in os.path.realpath(found)):  # `agent` may be anybody's
+        if found and (name == NAMES[0] or NAMES[0] in os.path.realpath(found)):  # `agent` may be another program
             return os.path.abspath(found)
     home = environment.get("HOME")
     if anywhere and home:

@@ -55,7 +55,7 @@ def read_chat(snapshot: Snapshot | None) -> CliChat | None:
 
 class ChatFiles:
     """Which chats stand at which turn: one small file each. A chat only goes forward, so it can be continued from its
-    newest point alone, and by one turn: whoever takes the file away has it. A turn that fails leaves none."""
+    newest point alone, and by one turn: the one that takes the file away. A turn that fails leaves none."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

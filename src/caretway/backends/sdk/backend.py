@@ -115,7 +115,7 @@ class CursorSdkBackend:
         try:
             await self._key()
             if self._status is not None and self._status.signed_in and self.bridges.current is None:
-                return self._status  # whoever watches /health starts no process that was stopped for want of work
+                return self._status  # a probe of /health starts no process that was stopped for lack of work
             me = await self._call("me")
         except GatewayError as failure:
             self._status = unusable(failure)

@@ -240,7 +240,7 @@ class SdkBridge:
         if not self._ready.done():
             words = " ".join(exit_.stderr.split())[-500:]
             self._ready.set_exception(_not_started(f"it ended with code {exit_.code}: {words}"))
-            self._ready.exception()  # whoever waits hears of it; when nobody does, it is no news
+            self._ready.exception()  # its waiters get it; without any it is not logged
         runs, self._runs = self._runs, {}
         for hear in runs.values():
             hear(None)

@@ -164,7 +164,7 @@ class Parser:
         return out
 
     def break_off(self) -> None:
-        """The answer failed: a call that is not written to its end is nobody's words."""
+        """The answer failed: an incomplete call is dropped."""
         if self._state in (_State.TRIGGERED, _State.ARGUMENTS, _State.CALLED) or (
             self._trigger and len(self._rest) > 1 and self._trigger.startswith(self._rest)
         ):

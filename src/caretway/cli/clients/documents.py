@@ -21,7 +21,7 @@ CLAUDE_ELSEWHERE: Final = (
     "CLAUDE_CODE_USE_GATEWAY",
     "ANTHROPIC_CUSTOM_HEADERS",
 )
-"""Variables that make Claude Code talk to somebody else."""
+"""Variables that make Claude Code use another provider."""
 CLAUDE_DEFAULTS: Final = {"ENABLE_TOOL_SEARCH": "false"}
 """With it Claude Code sends all its tools. It otherwise keeps some back, and a run cannot be given them later."""
 _FAMILIES: Final = ("haiku", "sonnet", "opus", "fable")

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 NAME: Final = "caretway"
-"""What providers, profiles and files of ours are called in the clients' configurations."""
+"""The name of our providers, profiles and files in the clients' configurations."""
 TITLE: Final = "Caretway"
 NO_KEY: Final = "local"
 """What clients send where the gateway asks for no key: they want something."""
@@ -28,7 +28,7 @@ class OfferedModel(Struct, frozen=True):
     id: str
     name: str = ""
     window: int | None = None
-    """None: nobody has said it, and then nothing is made up."""
+    """None: unknown, and then nothing is made up."""
     images: bool = False
     reasoning: bool = False
 
@@ -104,7 +104,7 @@ class Surroundings(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """A value of ours in a client's file, at this path; all other values are the user's."""
+    """One of our values in a client's file, at this path; all others are the user's."""
 
     path: tuple[str, ...]
     value: Any
@@ -120,4 +120,4 @@ class FilePlan(Struct, frozen=True):
     text: str = ""
     """The whole file, where it is ours alone (kind `whole`)."""
     mark: str = ""
-    """How items of ours begin in a list (kind `yaml-list`)."""
+    """How our items begin in a list (kind `yaml-list`)."""

@@ -1,4 +1,4 @@
-"""Edits of YAML files that are one list, item below item: items of ours are added at the end or taken out, and every
+"""Edits of YAML files that are one list, item below item: ours are added at the end or taken out, and every
 other byte stays. A file of another form is refused. Pure.
 """
 

@@ -1,7 +1,7 @@
 """One timer that can be set again cheaply: to move its deadline later costs nothing, because the event loop's old timer
 is left to ring and is set anew only then.
 
-A timer of the event loop costs as much as a small message. Whoever is busy and idle by turns does not pay for each
+A timer of the event loop costs as much as a small message. A user that is busy and idle by turns does not pay for each
 turn.
 """
 

@@ -100,7 +100,7 @@ class Dialler(Struct, frozen=True):
         origin = read_origin(base_url)
         return self.proxies.route(origin.scheme, origin.host, origin.port)
 
-    # -- for whoever speaks to many hosts
+    # -- for users of many hosts
 
     def looks_up(self, scheme: str, host: str, port: int) -> bool:
         """Names are looked up on this machine: no proxy does it."""

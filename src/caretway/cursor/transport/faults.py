@@ -250,7 +250,7 @@ def retryable(error: ConnectError) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; a date is taken relative to the response's own `date`, so that no clock of ours is involved."""
+    """Seconds; a date is taken relative to the response's own `date`, so that this machine's clock is not involved."""
     text = headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -343,7 +343,7 @@ def broke_protocol(what: str) -> GatewayError:
 
 
 def unhandled(bug: Exception) -> GatewayError:
-    """Whoever was told of a message failed: a mistake of ours."""
+    """A message's handler failed: a bug in the gateway."""
     return GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {bug!r}")
 
 

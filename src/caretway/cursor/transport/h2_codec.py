@@ -95,7 +95,7 @@ class H2Codec:
         self.max_frame_bytes = FRAME_BYTES
         """What the peer takes in one frame."""
         self.last_stream_id = 0
-        """The newest stream of ours; 0: none yet."""
+        """Our newest stream; 0: none yet."""
         self._first_send_window = FIRST_WINDOW
         self._first_receive_window = stream_window_bytes
         self._send_window = FIRST_WINDOW

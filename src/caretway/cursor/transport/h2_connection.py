@@ -78,7 +78,7 @@ class H2Writer:
         self.sendable: dict[int, H2Stream] = {}
         """In turn: each sends one frame and goes to the back."""
         self.reading = False
-        """A read is being worked on, and whoever does that flushes at its end."""
+        """A read is being processed; its end flushes."""
         self.blocked = False
         """The transport takes no more for now."""
         self._stuck = False  # a stream found its window shut and is not among them

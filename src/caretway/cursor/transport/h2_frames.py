@@ -24,9 +24,9 @@ MAX_WINDOW: Final = 0x7FFFFFFF
 LAST_STREAM_ID: Final = 2**30
 """Far below the protocol's limit: a connection this old is retired."""
 FIRST_WINDOW: Final = 65535
-"""Both directions, until somebody says otherwise."""
+"""Both directions, until a setting changes it."""
 FRAME_BYTES: Final = 16384
-"""The largest payload that anybody must take; we never allow more."""
+"""The largest payload that a peer must accept; we never allow more."""
 
 
 class FrameType(IntEnum):

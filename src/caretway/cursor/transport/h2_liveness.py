@@ -113,7 +113,7 @@ class Liveness:
             self._alarm.set(self._limits.idle_timeout_s, self._connection.idle)
 
     def doubt(self) -> None:
-        """Somebody waited in vain: ask at once and do not wait long. Who doubts after him changes nothing."""
+        """A caller timed out: ping now with a short deadline. Ignored while a ping is outstanding."""
         if self._doubted:
             return
         self._doubted = True

@@ -163,7 +163,7 @@ class H2Transport:
         try:
             connection = await self._open_connection()
         except BaseException:
-            self._wake(1)  # whoever waits may connect instead
+            self._wake(1)  # a waiter may connect instead
             raise
         finally:
             self._dialling_alone -= 1

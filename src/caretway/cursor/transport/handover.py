@@ -1,4 +1,4 @@
-"""A connection that changes hands: first somebody talks to a proxy over it, then its real owner takes it over.
+"""A connection that changes hands: first the proxy handshake uses it, then its real owner takes it over.
 
 Nothing that arrives in between is lost: after a TLS handshake, the other end often speaks before its new owner is
 there.

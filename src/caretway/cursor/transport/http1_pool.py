@@ -45,7 +45,7 @@ class Http1Pool:
         self._serve()
 
     def distrust(self) -> None:
-        """Somebody waited in vain: of the connections that lie idle, those are left that were heard just now."""
+        """A caller timed out: of the idle connections, keeps those that received something just now."""
         limit = _now() - self._limits.sure_s
         for connection in [each for each in self._idle if each.heard_at < limit]:
             self._idle.remove(connection)

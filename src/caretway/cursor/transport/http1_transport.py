@@ -5,7 +5,7 @@ One counter numbers all appends of a run in the order of `send`; several are und
 Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the run: the
 server would wait for its number for ever. When a kept connection breaks, or nobody answers on any, an append may be
 sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be repeated
-too when a kept connection breaks, and never a run: whoever opened it decides, with a new request id.
+too when a kept connection breaks, and never a run: its opener decides, with a new request id.
 """
 
 import asyncio

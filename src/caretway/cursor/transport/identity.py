@@ -14,7 +14,7 @@ class TokenSource(Protocol):
     """A token that was refused can be replaced by a new one."""
 
     def at_hand(self) -> str | None:
-        """The token, when it is known without asking anybody; None: it has to be awaited."""
+        """The token, if it is known at once; None: it has to be awaited."""
         ...
 
     async def token(self, *, refused: str = "") -> str:

@@ -15,7 +15,7 @@ from ...core.errors import GatewayError
 
 
 class RunHandler(Protocol):
-    """Whoever opened a run attempt."""
+    """The opener of a run attempt."""
 
     def on_messages(self, messages: list[bytes]) -> None:
         """What arrived in one read, in order; the last of all is an `End`."""
@@ -106,7 +106,7 @@ class Transport(Protocol):
 
 class StreamSink(Protocol):
     """The owner of one request. `on_end` is called exactly once, and nothing after the owner's own `close()`. What
-    `on_head` and `on_data` raise ends this request only: a GatewayError as it is, anything else as a bug of ours."""
+    `on_head` and `on_data` raise ends this request only: a GatewayError as it is, anything else as a bug."""
 
     def on_head(self, status: int, headers: Mapping[str, str]) -> None: ...
     def on_data(self, data: bytes) -> None: ...

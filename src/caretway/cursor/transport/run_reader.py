@@ -95,7 +95,7 @@ class RunReader:
             self._let_go()
 
     def close(self) -> None:
-        self._handler = _NOBODY  # whoever opened the run may hold us, and is not held by us any more
+        self._handler = _NOBODY  # breaks the reference cycle with the run's opener
         self._batches.clear()
         self._heavy = None
         self._envelope = EnvelopeReader()

@@ -1,6 +1,6 @@
 """Cursor's dashboard as a client: what the account has used, its plan, its teams, and what single runs cost.
 
-Unofficial calls of the web site's own, in JSON. They change nothing. Whoever makes the calls (`UsageCall`) signs them,
+Unofficial calls of the web site's own, in JSON. They change nothing. The caller (`UsageCall`) signs them,
 and replaces a token that is refused. Pages of events are fetched one after the other, up to a limit.
 """
 

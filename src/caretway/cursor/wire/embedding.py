@@ -1,7 +1,7 @@
 """Builds protobuf messages from ready bytes (tag, length, payload), also nested ones, copying large parts once.
 
 For large parts that are the same in many messages, and would otherwise be built, copied and written anew for each one.
-Whoever joins parts keeps them in the order of their field numbers, so that the bytes are those of the real encoder.
+Parts are joined in the order of their field numbers, so that the bytes are those of the real encoder.
 """
 
 from collections.abc import Sequence

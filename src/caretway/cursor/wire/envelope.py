@@ -20,7 +20,7 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 MAX_END_BYTES: Final = 64 * 1024
 """The end-of-stream frame: JSON that says how it went."""
 HEAVY_BYTES: Final = 32 * 1024
-"""A larger message is handed out as the last of its batch: whoever gets it may want to look at it first."""
+"""A larger message is handed out as the last of its batch: its receiver may want to look at it first."""
 ALL: Final = sys.maxsize
 NO_STAND_INS: Final[Mapping[int, bytes]] = MappingProxyType({})
 

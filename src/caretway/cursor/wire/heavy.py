@@ -20,7 +20,7 @@ PIECE_BYTES: Final = 8 * 1024
 MAX_FIELDS: Final = 40_000
 """Of a message that is stored or skimmed."""
 MAX_ASKED_FIELDS: Final = 12_000
-"""Of one that asks for something: every value in it becomes an object of ours."""
+"""Of one that asks for something: every value in it becomes an object."""
 MAX_ASKED_BYTES: Final = 512 * 1024
 """What a tool is asked to do, arguments included. Few models write that much in one call."""
 MAX_PARTIAL_BYTES: Final = 1024 * 1024 + 64 * 1024

@@ -173,7 +173,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             store=keep or bool(socket),
             owner=headers.get(OWNER, "") if keep else socket,
             passing=not keep,
-            # Whoever goes on from a summary means the summary alone.
+            # Continuing from a summary means the summary alone.
             input=tuple([item for _, item in asked]) if (keep or socket) and not reader.compacts else (),
             previous=None if reader.compacts else previous,
             compacts=reader.compacts,

@@ -139,7 +139,7 @@ class ResponseStore:
             self._forget(next(iter(self._kept)))
 
     def find(self, response_id: str, owners: Sequence[str] = ANYBODY) -> Stored | None:
-        """None also for what belongs to somebody else."""
+        """None also for what belongs to another caller."""
         with self._lock:
             found = self._kept.get(response_id)
             if found is not None:

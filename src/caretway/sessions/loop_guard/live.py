@@ -66,7 +66,7 @@ class LiveGuard:
     def __init__(
         self, settings: GuardSettings, clock: Callable[[], float], context_chars: int = 0, *, tells: bool = True
     ) -> None:
-        """`context_chars`: what the model reads at the beginning. `tells`: somebody can tell it something."""
+        """`context_chars`: what the model reads at the beginning. `tells`: the model can be told something."""
         self._settings = settings
         self._tells = tells
         self._clock = clock

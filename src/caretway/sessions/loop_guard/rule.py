@@ -96,7 +96,7 @@ def wander_warning(steps: int, tokens: int) -> str:
 
 
 def loop_error(tool: str, calls: int, outcome: str, *, warned: bool) -> GatewayError:
-    """`outcome`: in a word, empty when nobody knows it."""
+    """`outcome`: in a word, empty if unknown."""
     result = f"the same result ({outcome})" if outcome else "the same result"
     return GatewayError(
         ErrorKind.TOOL_LOOP,

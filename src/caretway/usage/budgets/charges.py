@@ -47,7 +47,7 @@ MAX_TOLD: Final = 10_000
 CYCLE_LOOK_S: Final = 6 * 3600.0
 
 Price = Callable[[str, Tokens], float | None]
-"""(model with its parameters, what was used) -> cents; None when nobody knows."""
+"""(model with its parameters, what was used) -> cents; None if unknown."""
 Tell = Callable[[str, str], None]
 """(event, sentence): something that the owner wants to hear of."""
 

@@ -51,7 +51,7 @@ class SpentStore(Protocol):
     async def spent(self, scope: str, since: str) -> Spent: ...
 
     async def first(self, mark: str, at: float) -> bool:
-        """True for whoever asks first, ever and anywhere: things that are told once."""
+        """True for the first caller ever and anywhere: for things that are said once."""
         ...
 
     async def cycle(self) -> BillingCycle | None:

@@ -104,7 +104,7 @@ class SqliteSpent:
         self._waiting.append(_Work(do, done))
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_soon(self._flush)  # soon: whoever comes in the same moment shares the write
+        self._timer = loop.call_soon(self._flush)  # soon: calls of the same moment share the write
         return done
 
     def _later(self, do: Callable[["_Books"], object]) -> None:

@@ -139,7 +139,7 @@ class KeyBook:
         return self._by_digest if self._closed else None
 
     def named(self, name: str) -> NamedKey | None:
-        """As it was when somebody last asked for all."""
+        """As it was when all were last read."""
         return self._by_name.get(name)
 
     def _learn(self, serial: int, keys: Keys) -> None:

@@ -1,7 +1,7 @@
 """What Cursor's own list of events says that the conversations of a ledger cost. Events are matched by the
 conversation's id at Cursor, never by time or model; what the list does not have is counted, and nothing is guessed.
 
-The list may lag ten minutes, and it is asked for only when somebody looks.
+The list may lag ten minutes, and it is fetched only on demand.
 """
 
 import sqlite3

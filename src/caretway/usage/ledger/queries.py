@@ -105,7 +105,7 @@ class Totals(Struct, frozen=True):
     listed_cents: float | None = None
     """Of the other runs, by a price list; None: there is no such run with a price."""
     unpriced: int = 0
-    """Reported runs whose cost nobody knows."""
+    """Reported runs without a known cost."""
 
     @property
     def tokens(self) -> int:

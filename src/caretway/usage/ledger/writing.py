@@ -11,7 +11,7 @@ from ...core.events import RunUsage, Tokens, Usage
 from ...core.records import RefusedRequest, RunRecord, TurnRecord
 
 MAX_NAME: Final = 120
-"""Characters of a model's name. Clients choose it, also one that is none."""
+"""Characters of a model's name. Clients choose it, valid or not."""
 MAX_WORDS: Final = 32
 """How many tools of a response are named."""
 LedgerRecord = TurnRecord | RunRecord | RefusedRequest
@@ -34,7 +34,7 @@ _LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cen
 
 
 TOGETHER: Final = 32
-"""Rows of one statement. Each statement takes the interpreter from whoever has it, and most likely that is a stream."""
+"""Rows of one statement. Each statement takes the interpreter from others, most likely a stream."""
 NO_ROW: Final = (OverflowError, ValueError, sqlite3.DataError, sqlite3.IntegrityError)
 """A record that no try will write."""
 _Row = tuple[object, ...]
