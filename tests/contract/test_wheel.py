@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.all
 @pytest.mark.timeout(600)
 def test_the_wheel_serves_outside_the_checkout(tmp_path: Path) -> None:
     run(sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT))

@@ -12,10 +12,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 from typing_extensions import is_typeddict
 
-import api_fields
-from api_fields import SECTIONS, Row, Section
 from caretway.core.errors import GatewayError
 from caretway.dialects.registry import dialects
+from paper import api_fields
+from paper.api_fields import SECTIONS, Row, Section
 
 TESTS = Path(__file__).parents[1]
 DIALECTS = {dialect.name: dialect for dialect in dialects()}
@@ -63,7 +63,7 @@ def test_no_field_is_without_a_verdict(section: Section) -> None:
     names = [row.name for row in section.rows]
     assert len(names) == len(set(names))
     without = {name for name in known(section) if not any(fnmatchcase(name, row) for row in names)}
-    assert without == set(), "an SDK has new fields: give them a verdict in tests/api_fields.py"
+    assert without == set(), "an SDK has new fields: give them a verdict in tests/paper/api_fields.py"
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
@@ -138,4 +138,4 @@ def test_every_honoured_field_names_its_test() -> None:
 
 def test_the_page_is_made_from_the_table() -> None:
     page = api_fields.PAGE.read_text(encoding="utf-8")
-    assert page == api_fields.page(), "docs/api.md is not up to date. Type: .venv/bin/python tests/api_fields.py"
+    assert page == api_fields.page(), "docs/api.md is not up to date. Type: .venv/bin/python tests/paper/api_fields.py"

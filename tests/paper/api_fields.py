@@ -1,9 +1,9 @@
 """Every request field of the public APIs with its verdict: the one source of `docs/api.md` and of the test that tries
-each row (`unit/test_api_fields.py`).
+each row (`paper/test_api_fields.py`).
 
 A row says what happens to a field when it is sent: `honoured` (a test shows it), `accepted` (no effect is needed),
-`ignored` (named in `x-caretway-ignored`), or `refused` (an error that names the way out). `python tests/api_fields.py`
-writes the page.
+`ignored` (named in `x-caretway-ignored`), or `refused` (an error that names the way out).
+`python tests/paper/api_fields.py` writes the page.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "api.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 Verdict = Literal["honoured", "accepted", "ignored", "refused"]
 
 
