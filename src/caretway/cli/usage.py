@@ -7,8 +7,6 @@ It reads the ledger's file, so the gateway need not run. Cursor is asked for the
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import re
 import sqlite3
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from ..core.account_usage import UsageEvents
     from ..usage.ledger.event_costs import EventCost
     from ..usage.ledger.prices import PriceList
-    from ..usage.ledger.queries import LedgerQueries, Span, Totals
+    from ..usage.ledger.queries import LedgerQueries, Span
 
 NAME: Final = "usage"
 SUMMARY: Final = "show what was used, what it cost and what is left"
@@ -256,6 +254,7 @@ class UsageReport:
 
     def as_json(self) -> Iterator[str]:
         """Piece by piece: there may be many groups."""
+        from ..usage.ledger.export import figures
         from ..usage.ledger.prices import AS_OF, SOURCE, age_days
         from ..usage.ledger.queries import Totals
 
@@ -281,26 +280,6 @@ class UsageReport:
         yield f'\n  ],\n  "total": {json.dumps(figures(total))}\n}}\n'
 
     def as_csv(self) -> Iterator[str]:
-        from ..usage.ledger.queries import Totals
+        from ..usage.ledger.export import as_csv
 
-        line = io.StringIO()
-        writer = csv.DictWriter(line, [self._by, *figures(Totals())], lineterminator="\n")
-        writer.writeheader()
-        yield line.getvalue()
-        for row in self._book.totals(self._span, self._by):
-            line.seek(0)
-            line.truncate()
-            writer.writerow({self._by: _plain(row.group), **figures(row)})
-            yield line.getvalue()
-
-
-def figures(row: Totals) -> dict[str, Any]:
-    """Names of the fields as they are promised."""
-    told = structs.asdict(row)
-    told.pop("group")
-    return told | {"tokens": row.tokens, "cents": row.cents}
-
-
-def _plain(text: str) -> str:
-    """Clients choose names: a spreadsheet must not take one for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+        return as_csv(self._by, self._book.totals(self._span, self._by))

@@ -1,4 +1,4 @@
-"""The page's API: its paths below `/caretway/v1` with what `/openapi.json` says of them. Who may ask is decided in
+"""The dashboard's API: its paths below `/caretway/v1` with what `/openapi.json` says of them. Who may ask is decided in
 `api/page_door.py` before a handler is called; what is answered, in `tabs`.
 """
 
@@ -35,11 +35,11 @@ def routes(page: PageApi | None) -> tuple[Route, ...]:
 
 
 Handler = Callable[[PageApi, HttpCall], Awaitable[object]]
-"""Returns what is told as JSON; None: it has answered itself."""
+"""Returns what is sent as JSON; None: it has answered itself."""
 
 
 async def _dispatch(page: PageApi | None, handlers: Mapping[str, str], call: HttpCall) -> None:
-    from . import tabs  # of no use to a gateway whose page nobody opens
+    from . import tabs  # of no use to a gateway whose dashboard nobody opens
 
     assert page is not None
     method = "GET" if call.request.method == "HEAD" else call.request.method
@@ -70,10 +70,15 @@ _ROWS: Final[dict[str, dict[str, tuple[Operation, str]]]] = {
         "DELETE": (Operation("signOut", "Sign out of the dashboard", "The cookie is gone"), "sign_out"),
     },
     f"{BASE}/now": {"GET": (_get("now", "What the gateway does now", "Backend, account, live turns"), "now")},
+    f"{BASE}/overview": {
+        "GET": (_get("overview", "The last hour, the newest answers, today's cost", "By minute"), "overview")
+    },
     f"{BASE}/events": {
         "GET": (Operation("pageEvents", "Changes, as server-sent events", "The stream", schema=""), "events")
     },
-    f"{BASE}/turns/{{id}}": {"DELETE": (_get("cancelTurn", "Cancel a live turn", "It is cancelled"), "cancel")},
+    f"{BASE}/turns/{{id}}": {
+        "DELETE": (_get("cancelTurn", "Cancel a live turn, by its id or a call's", "It is cancelled"), "cancel")
+    },
     f"{BASE}/conversations": {
         "GET": (_get("conversations", "Conversations of the ledger", "The list, the newest first"), "conversations")
     },
@@ -84,6 +89,7 @@ _ROWS: Final[dict[str, dict[str, tuple[Operation, str]]]] = {
     f"{BASE}/usage": {
         "GET": (_get("usage", "What was used, and how much of the budgets", "Totals and budgets"), "usage")
     },
+    f"{BASE}/usage/export": {"GET": (Operation("usageExport", "The same totals as CSV", "Lines", schema=""), "export")},
     f"{BASE}/clients": {"GET": (_get("clients", "Known clients, and those seen lately", "Both lists"), "clients")},
     f"{BASE}/models": {"GET": (_get("pageModels", "Models, aliases, what was asked for", "The list"), "models")},
     f"{BASE}/health": {"GET": (_get("pageHealth", "What is found, refused, recovered", "Findings"), "health")},

@@ -14,7 +14,7 @@ from ..usage.ledger.ledger_file import LEDGER
 from ..usage.ledger.prices import FindPrice
 
 if TYPE_CHECKING:
-    from ..usage.ledger.conversations import ConversationList, Timeline
+    from ..usage.ledger.conversations import ConversationList, Timeline, Wanted
 
 Answer = TypeVar("Answer")
 
@@ -35,13 +35,20 @@ class LedgerBooks:
     def kept(self) -> bool:
         return self._path is not None
 
-    async def conversations(self, word: str, before: float | None, limit: int) -> "ConversationList | None":
+    async def conversations(
+        self, wanted: "Wanted", limit: int
+    ) -> "tuple[ConversationList, dict[str, list[str]]] | None":
+        """The list, and what can be chosen of. None: no ledger is kept."""
         from ..usage.ledger.conversations import ConversationList, ConversationQueries
 
         if self._path is None:
             return None
-        found = await self.ask(lambda db: ConversationQueries(db, self.price).listed(word, before, limit))
-        return found or ConversationList([], more=False)
+
+        def both(db: sqlite3.Connection) -> "tuple[ConversationList, dict[str, list[str]]]":
+            queries = ConversationQueries(db, self.price)
+            return queries.listed(wanted, limit), queries.choices()
+
+        return await self.ask(both) or (ConversationList([], more=False), {})
 
     async def timeline(self, name: str) -> "Timeline | None":
         from ..usage.ledger.conversations import ConversationQueries

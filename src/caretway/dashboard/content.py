@@ -19,6 +19,7 @@ MAX_CONVERSATIONS: Final = 100
 MAX_STEPS: Final = 500
 MAX_CHARS: Final = 64 * 1024
 """Of one step, what was said and what was answered each."""
+MAX_OPENING: Final = 160
 MAX_SCRIPT_CHARS: Final = 4 * MAX_CHARS
 """Of one step as a script, about."""
 MAX_ALL_CHARS: Final = 16 * 2**20
@@ -117,6 +118,11 @@ class KeptContent:
 
     def __contains__(self, conversation: str) -> bool:
         return conversation in self._kept
+
+    def opening(self, conversation: str) -> str:
+        """The first words of what is kept of it; empty: nothing is kept."""
+        kept = self._kept.get(conversation)
+        return " ".join(kept.steps[0].said[:MAX_OPENING].split()) if kept is not None else ""
 
     def told(self, conversation: str) -> list[dict[str, object]] | None:
         kept = self._kept.get(conversation)

@@ -1,5 +1,5 @@
-"""What the page remembers of finished work beside the ledger: the last error with what to do, refused requests (those
-that are alike once, with a count), recent recoveries, which model was asked for and which was taken. Bounded, in
+"""What the dashboard remembers of finished work beside the ledger: the newest errors with what to do, refused requests
+(those that are alike once, with a count), recent recoveries, which model was asked for and which was taken. Bounded, in
 memory, gone with the process.
 
 It is told at the end of a request; nothing here is called for a delta.
@@ -16,6 +16,7 @@ from ..core.records import Observer, RefusedRequest, TurnRecord
 MAX_REFUSED: Final = 200
 MAX_RECOVERIES: Final = 100
 MAX_ASKED: Final = 200
+MAX_ERRORS: Final = 200
 UNKNOWN_MODEL: Final = frozenset({ErrorKind.MODEL_UNKNOWN.value, "model_not_found"})
 MAX_TOLD: Final = 500
 """Characters of a message."""
@@ -30,6 +31,8 @@ class ToldError(Struct, frozen=True):
     client: str
     model: str
     path: str
+    conversation: str = ""
+    """Empty: the request came to none."""
 
 
 class ToldRefusal(Struct):
@@ -67,6 +70,8 @@ class AskedModel(Struct):
 class PageNotes(Observer):
     def __init__(self) -> None:
         self.last_error: ToldError | None = None
+        self.errors: dict[str, ToldError] = {}
+        """Request -> why it failed, the newest last."""
         self.recoveries: deque[ToldRecovery] = deque(maxlen=MAX_RECOVERIES)
         self.responses = 0
         """How many have ended; a reader that saw another number looks again."""
@@ -104,10 +109,17 @@ class PageNotes(Observer):
         for rung, cause in record.recoveries:
             self.recoveries.append(ToldRecovery(at, rung, cause, record.model, caller.client, record.conversation))
         if record.error:
-            message = record.message[:MAX_TOLD]
-            self.last_error = ToldError(
-                at, record.status, record.error, message, record.hint[:MAX_TOLD], caller.client, record.model, ""
+            told = record.message[:MAX_TOLD], record.hint[:MAX_TOLD], caller.client, record.model
+            self._note_error(
+                record.request_id, ToldError(at, record.status, record.error, *told, "", record.conversation)
             )
+
+    def _note_error(self, request: str, error: ToldError) -> None:
+        self.last_error = error
+        self.errors.pop(request, None)
+        self.errors[request] = error
+        if len(self.errors) > MAX_ERRORS:
+            del self.errors[next(iter(self.errors))]
 
     def request_refused(self, record: RefusedRequest) -> None:
         self.refusals_told += 1
@@ -124,6 +136,7 @@ class PageNotes(Observer):
         if record.model and UNKNOWN_MODEL & {record.kind, record.code}:
             self._note_model(record.model, "", record.at, refused=True)
         if record.turn:
-            self.last_error = ToldError(
-                record.at, record.status, code, message, hint, client, record.model, record.path
+            self._note_error(
+                record.request_id,
+                ToldError(record.at, record.status, code, message, hint, client, record.model, record.path),
             )

@@ -1,6 +1,6 @@
-"""What the page's first tab tells: address, backend and its standing, sign-in, account, live turns, tokens a second,
-the last error, the gateways of a cluster. The backend and the account are asked in the background, once a minute while
-somebody looks.
+"""What the dashboard shows of this moment: address, backend and its standing, sign-in, account, live turns, tokens a
+second, an error of the last hour, the gateways of a cluster. The backend and the account are asked in the background,
+once a minute while somebody looks.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from ..core.turn import BackendStatus
 from ..processes.tasks import spawn
 from ..sessions.turn_views import TurnView
 from .content import KeptContent
-from .notes import PageNotes
+from .notes import PageNotes, ToldError
 
 MAX_TURNS: Final = 40
 """Of a snapshot; the others are counted. Every page that is open gets it once a second."""
@@ -24,6 +24,8 @@ FRESH_S: Final = 60.0
 PATIENCE_S: Final = 1.0
 """How long the first look waits for Cursor."""
 RECENT_S: Final = 5.0
+ERROR_S: Final = 3600.0
+"""How long the last error is shown."""
 AT_ONCE_S: Final = 0.2
 """Two looks that are closer than this are one."""
 STANDINGS: Final = {
@@ -130,10 +132,14 @@ class Now:
             "tokens_per_second": round(self._speed(turns), 1),
             "turns": turns,
             "turns_left_off": sessions.live - len(turns),
-            "last_error": self._notes.last_error,
+            "last_error": self._last_error(),
             "recording": self._content.recording(),
             "cluster": self._cluster(),
         }
+
+    def _last_error(self) -> ToldError | None:
+        error = self._notes.last_error
+        return error if error is not None and error.at > time.time() - ERROR_S else None
 
     def _speed(self, turns: Sequence[TurnView]) -> float:
         """What was said since the last look; without a recent one, what each turn has said since it began."""

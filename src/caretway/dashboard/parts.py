@@ -1,5 +1,6 @@
-"""What the page's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
+"""What the dashboard's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +35,28 @@ MAX_BODY: Final = 64 * 1024
 MAX_QUERY_FIELDS: Final = 20
 
 
+class LastLook:
+    """What was answered last, for all who ask before something changes."""
+
+    def __init__(self) -> None:
+        self._mark: object = None
+        self._answer = b""
+        self._making = asyncio.Lock()
+
+    async def answer(self, mark: Callable[[], object], make: Callable[[], Awaitable[object]]) -> msgspec.Raw:
+        """`mark` differs when the answer may."""
+        async with self._making:
+            if (now := mark()) != self._mark:
+                self._answer = msgspec.json.encode(await make())
+                self._mark = now
+            return msgspec.Raw(self._answer)
+
+    def drop(self) -> None:
+        self._mark = None
+
+
 class PageApi:
-    """What the page's handlers use, of a gateway with one account."""
+    """What the dashboard's handlers use, of a gateway with one account."""
 
     def __init__(
         self,
@@ -67,12 +88,13 @@ class PageApi:
         self.forget_stored = forget_stored
         self.mcp = mcp
         self.now = Now(facts, tenant, notes, content, cluster)
-        self.feed = Feed(self.now.renewed, self._marks, door.admits, self._door_mark)
+        self.feed = Feed(self.now.renewed, self.marks, door.admits, self._door_mark)
         path = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
         self.books = LedgerBooks(path, PriceList(read_prices(settings.prices or {})).find, ledger)
         self.running = RunningSettings(settings, models, budgets)
         self._keys = keys
         self._ledger = ledger
+        self.overview = LastLook()
 
     def switch(self, facts: GatewayFacts, tenant: Tenant, models: ModelCatalogue) -> None:
         """After a sign-in it shows this account."""
@@ -83,11 +105,12 @@ class PageApi:
     def named_keys(self) -> list[str]:
         return [key.name for key in (self._keys.current() or {}).values()]
 
-    def _marks(self) -> Marks:
+    def marks(self) -> Marks:
         ended = self.notes.responses
         written = 0 if self._ledger is None else self._ledger.written  # later than the answers ended
         read = ended, self.notes.refusals_told, written
-        return {"conversations": (ended, written), "usage": read, "models": ended, "clients": read, "health": read}
+        rows = dict.fromkeys(("overview", "usage", "clients", "health"), read)
+        return rows | {"conversations": (ended, written), "models": ended}
 
     def _door_mark(self) -> object:
         return self.door.changes, id(self._keys.current())

@@ -1,10 +1,12 @@
-"""What each path of the page's API answers, with the figures of usage and the reasons of sessions in sentences. Other
-figures come from the modules beside this one."""
+"""What each path of the dashboard's API answers, with the figures of usage and the reasons of sessions in sentences.
+Other figures come from the modules beside this one."""
 
 import asyncio
 import sqlite3
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -21,7 +23,9 @@ from ..config import process_environment, process_home
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..processes.tasks import aside
 from ..server.exchange import Header
-from ..usage.budgets.budget import BudgetScope
+from ..sessions.tickets import held_by
+from ..sessions.turn_views import TurnView
+from ..usage.budgets.budget import BudgetScope, Measure
 from ..usage.budgets.verdict import Level, used, whose
 from ..usage.ledger.prices import AS_OF, SOURCE, FindPrice, age_days
 from ..usage.ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen
@@ -32,9 +36,16 @@ from .parts import PageApi, body, no_such, query
 NOT_KEPT: Final[Header] = (b"cache-control", b"no-store")
 MAX_ROWS: Final = 400
 """A year of days; of other groups the largest."""
+MAX_EXPORTED: Final = 20_000
+MIN_PACE_S: Final = 3600.0
+"""A pace is taken of an hour at least: a few minutes after midnight say nothing of the day."""
+MAX_LATEST: Final = 10
+MAX_CLIENTS: Final = 5
+"""Of today's cost."""
+MAX_TOOLS: Final = 30
 MAX_UNPRICED: Final = 5
 """Models without a price that are named."""
-PERIODS: Final = ("today", "week", "month", "all")
+PERIODS: Final = ("hour", "today", "week", "month", "all")
 CANCELLED: Final = GatewayError(
     ErrorKind.CANCELLED,
     "The turn was cancelled in the dashboard.",
@@ -105,6 +116,45 @@ async def now(page: PageApi, call: HttpCall) -> object:
     return await page.now.told()
 
 
+async def overview(page: PageApi, call: HttpCall) -> object:
+    return await page.overview.answer(
+        lambda: (page.marks()["overview"], int(time.time() // 60)), partial(_overview, page)
+    )
+
+
+async def _overview(page: PageApi) -> object:
+    from ..usage.ledger.last_hour import LastHour, last_hour, latest
+
+    now = time.time()
+
+    def look(db: sqlite3.Connection) -> tuple[LastHour, list[dict[str, Any]], dict[str, Any]]:
+        return last_hour(db, now), latest(db, MAX_LATEST), _today(db, page.books.price, now)
+
+    found = await page.books.ask(look)
+    hour, answers, today = found or (LastHour([], {}), [], _NO_DAY)
+    for one in answers:
+        error = page.notes.errors.get(one["request_id"])
+        one["message"], one["hint"] = (error.message, error.hint) if error is not None else ("", "")
+    return {
+        "at": now,
+        "minutes": hour.minutes,
+        "codes": hour.codes,
+        "answers": answers,
+        "today": today,
+        "ledger": page.books.kept,
+    }
+
+
+_NO_DAY: Final[dict[str, Any]] = {"total": None, "clients": []}
+
+
+def _today(db: sqlite3.Connection, price: FindPrice, now: float) -> dict[str, Any]:
+    queries, span = LedgerQueries(db, price), _span_of("today", now)
+    (total,) = queries.totals(span, "all")
+    clients = list(queries.totals(span, "client", MAX_CLIENTS))
+    return {"total": _figures(total), "clients": [_figures(row) for row in clients]}
+
+
 async def events(page: PageApi, call: HttpCall) -> None:
     if call.request.method == "HEAD":  # a head, and no reader
         call.response.send(200, b"", [*call.headers, NOT_KEPT], content_type=b"text/event-stream; charset=utf-8")
@@ -114,7 +164,9 @@ async def events(page: PageApi, call: HttpCall) -> None:
 
 
 async def cancel(page: PageApi, call: HttpCall) -> object:
-    if not page.tenant.sessions.cancel(call.matched.params["id"], CANCELLED):
+    name = call.matched.params["id"]
+    held = held_by(name)  # a client knows its calls and not its turn
+    if not page.tenant.sessions.cancel(held.sid if held is not None else name, CANCELLED):
         raise no_such("turn")
     return {"cancelled": True}
 
@@ -122,25 +174,45 @@ async def cancel(page: PageApi, call: HttpCall) -> object:
 # ---- conversations
 
 
-def _live(page: PageApi) -> dict[str, str]:
-    """Conversation -> the state of its turn; a running one counts more than one that waits."""
+def _live(page: PageApi) -> dict[str, TurnView]:
+    """Conversation -> its turn; a running one before one that waits."""
     views = page.tenant.sessions.turns()
-    return {turn.conversation: turn.state for turn in sorted(views, key=lambda turn: turn.state == "running")}
+    return {turn.conversation: turn for turn in sorted(views, key=lambda turn: turn.state == "running")}
 
 
 async def conversations(page: PageApi, call: HttpCall) -> object:
+    from ..usage.ledger.conversations import Wanted
+
     asked = query(call)
     try:
         before = float(asked["before"]) if "before" in asked else None
         limit = int(asked.get("limit", "50"))
     except ValueError:
         raise bad_request("`before` is a time in unix seconds, `limit` a number.") from None
-    found = await page.books.conversations(asked.get("q", ""), before, limit)
+    wanted = Wanted(
+        asked.get("q", ""),
+        asked.get("client", ""),
+        asked.get("model", ""),
+        asked.get("key", ""),
+        failed=asked.get("failed", "") not in ("", "0"),
+        since=_span_of(asked["period"], time.time()).since if "period" in asked else None,
+        before=before,
+    )
+    found = await page.books.conversations(wanted, limit)
     if found is None:
-        return {"data": [], "more": False, "ledger": False}
+        return {"data": [], "more": False, "ledger": False, "choices": {}}
+    listed, choices = found
     live = _live(page)
-    data = [msgspec.to_builtins(one) | {"live": live.get(one.id), "kept": one.id in page.content} for one in found.data]
-    return {"data": data, "more": found.more, "ledger": True}
+    data = [
+        msgspec.to_builtins(one)
+        | {
+            "live": live[one.id].state if one.id in live else None,
+            "kept": one.id in page.content,
+            "opening": page.content.opening(one.id),
+        }
+        for one in listed.data
+    ]
+    return {"data": data, "more": listed.more, "ledger": True, "choices": choices}
 
 
 async def conversation(page: PageApi, call: HttpCall) -> object:
@@ -150,6 +222,8 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
         raise no_such("conversation in the ledger")
     for step in found.steps:
         step["says"] = _explained(step["session"], step["reason"])
+        error = page.notes.errors.get(step["request_id"])
+        step["message"], step["hint"] = (error.message, error.hint) if error is not None else ("", "")
     told = msgspec.to_builtins(found)
     kept = page.content.told(name)
     client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
@@ -157,7 +231,7 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
         "id": name,
         "client": client,
         "key": key,
-        "live": _live(page).get(name),
+        "turn": _live(page).get(name),
         **told,
         "content": kept and await aside(_encoded, kept),
     }
@@ -174,6 +248,7 @@ async def forget(page: PageApi, call: HttpCall) -> object:
     kept = page.content.forget(name)
     stored = await page.forget_stored(name)
     responses, runs = await page.books.forget(name)
+    page.overview.drop()
     told = {"responses": responses, "runs": runs, "turns": turns, "stored": stored, "kept": kept}
     return {"forgotten": told}
 
@@ -260,6 +335,7 @@ def _span_of(period: str, now: float) -> Span:
     """Days of the machine's time zone. Raises GatewayError."""
     midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     starts = {
+        "hour": datetime.fromtimestamp(now - 3600),
         "today": midnight,
         "week": midnight - timedelta(days=6),
         "month": midnight.replace(day=1),
@@ -272,7 +348,7 @@ def _span_of(period: str, now: float) -> Span:
 
 def _by_of(word: str) -> By:
     if word not in get_args(By):
-        raise bad_request(f"`by` is one of {', '.join(get_args(By))}.", param="by")
+        raise bad_request(f"`by` is one of {', '.join((*get_args(By), 'tool'))}.", param="by")
     found: By = word  # type: ignore[assignment]  # one of the words, as was just looked at
     return found
 
@@ -295,7 +371,35 @@ def _totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dic
     }
 
 
-def _told_level(level: Level, *, counted: bool) -> dict[str, object]:
+def _pace(rows: Sequence[Totals], everybody: Totals, level: Level) -> float:
+    """How much of what a budget measures was used today."""
+    budget = level.budget
+    if budget.scope is BudgetScope.EVERYBODY:
+        day = everybody
+    else:
+        day = next((row for row in rows if row.group == level.name), Totals())
+    match budget.measure:
+        case Measure.RUNS:
+            return day.runs
+        case Measure.TOKENS:
+            return day.tokens
+        case Measure.UNCACHED:
+            return day.tokens - day.cache_read
+        case Measure.CENTS:
+            return day.cents or 0.0
+
+
+def runs_out_at(level: Level, today: float, midnight: float, now: float) -> float | None:
+    """When a budget is used up if the rest of its time is like today; None: it lasts until it starts again, or nothing
+    was used today."""
+    left = level.budget.limit - level.spent
+    if left <= 0 or today <= 0:
+        return None
+    at = now + left / (today / max(MIN_PACE_S, now - midnight))
+    return at if level.resets_at is None or at < level.resets_at else None
+
+
+def _told_level(level: Level, *, counted: bool, runs_out: float | None = None) -> dict[str, object]:
     """`counted`: it has one count; budgets of a conversation or a run have one for each."""
     budget = level.budget
     return {
@@ -309,6 +413,7 @@ def _told_level(level: Level, *, counted: bool) -> dict[str, object]:
         "share": level.share if counted else None,
         "low": level.low and counted,
         "resets_at": level.resets_at,
+        "runs_out_at": runs_out,
         "says": f"{whose(level)}: {used(level)}" if counted else f"{whose(level)}, each",
     }
 
@@ -325,19 +430,55 @@ _NO_USAGE: Final[dict[str, Any]] = {
 async def usage(page: PageApi, call: HttpCall) -> object:
     asked = query(call)
     now = time.time()
-    span, by = _span_of(asked.get("period", "week"), now), _by_of(asked.get("by", "day"))
-    found = await page.books.ask(lambda db: _totals(db, page.books.price, span, by))
-    levels = await page.budgets.levels(page.named_keys())
-    counted = (BudgetScope.KEY, BudgetScope.EVERYBODY)
+    span = _span_of(asked.get("period", "week"), now)
+    told: dict[str, Any] = {"since": span.since, "until": span.until, "by": asked.get("by", "day")}
+    if told["by"] == "tool":
+        found = await page.books.ask(lambda db: LedgerQueries(db, page.books.price).tools(span, MAX_TOOLS))
+        return told | {"rows": found or [], "ledger": page.books.kept}
+    by = _by_of(told["by"])
+    totals = await page.books.ask(lambda db: _totals(db, page.books.price, span, by))
     return {
-        "since": span.since,
-        "until": span.until,
-        "by": by,
-        **(found or _NO_USAGE),
+        **told,
+        **(totals or _NO_USAGE),
         "prices": {"source": SOURCE, "as_of": AS_OF.isoformat(), "age_days": age_days(now)},
-        "budgets": [_told_level(level, counted=level.budget.scope in counted) for level in levels],
+        "budgets": await _budgets(page, now),
         "ledger": page.books.kept,
     }
+
+
+async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:
+    levels = await page.budgets.levels(page.named_keys())
+    if not levels:
+        return []
+    today = _span_of("today", now)
+
+    def used_today(db: sqlite3.Connection) -> tuple[list[Totals], Totals]:
+        queries = LedgerQueries(db, page.books.price)
+        (everybody,) = queries.totals(today, "all")
+        return list(queries.totals(today, "key", MAX_ROWS)), everybody
+
+    keys, everybody = await page.books.ask(used_today) or ([], Totals())
+    told = list[dict[str, object]]()
+    for level in levels:
+        counted = level.budget.scope in (BudgetScope.KEY, BudgetScope.EVERYBODY)
+        at = runs_out_at(level, _pace(keys, everybody, level), today.since, now) if counted else None
+        told.append(_told_level(level, counted=counted, runs_out=at))
+    return told
+
+
+async def export(page: PageApi, call: HttpCall) -> None:
+    from ..usage.ledger.export import as_csv
+
+    asked = query(call)
+    span, by = _span_of(asked.get("period", "week"), time.time()), _by_of(asked.get("by", "day"))
+
+    def lines(db: sqlite3.Connection) -> str:
+        return "".join(as_csv(by, LedgerQueries(db, page.books.price).totals(span, by, MAX_EXPORTED)))
+
+    text = await page.books.ask(lines) or "".join(as_csv(by, ()))
+    disposition = f'attachment; filename="caretway-usage-{asked.get("period", "week")}-by-{by}.csv"'
+    headers = [*call.headers, NOT_KEPT, (b"content-disposition", disposition.encode())]
+    call.response.send(200, text.encode(), headers, content_type=b"text/csv; charset=utf-8")
 
 
 async def clients(page: PageApi, call: HttpCall) -> object:

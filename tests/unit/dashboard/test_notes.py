@@ -1,7 +1,9 @@
 """What the page remembers of the names that clients asked for."""
 
+from msgspec.structs import replace
+
 from caretway.core.records import RefusedRequest, TurnRecord
-from caretway.dashboard.notes import PageNotes
+from caretway.dashboard.notes import MAX_ERRORS, PageNotes
 
 
 def ended(asked: str, variant: str, error: str = "") -> TurnRecord:
@@ -30,3 +32,12 @@ def test_a_name_that_was_refused_got_no_model() -> None:
     notes.request_refused(refused)
     found = {one.asked: (one.taken, one.refused, one.count) for one in notes.asked}
     assert found == {"composer-2.5": ("composer-2.5", False, 1), "gpt-9": ("", True, 1), "opus-9": ("", True, 1)}
+
+
+def test_why_a_request_failed_is_found_by_its_id() -> None:
+    notes = PageNotes()
+    for number in range(MAX_ERRORS + 1):
+        notes.response_ended(replace(ended("m", "m", "quota"), request_id=f"r{number}", conversation=f"c{number}"))
+    assert "r0" not in notes.errors and len(notes.errors) == MAX_ERRORS
+    last = notes.errors[f"r{MAX_ERRORS}"]
+    assert (last.conversation, last.code) == (f"c{MAX_ERRORS}", "quota") and notes.last_error is last

@@ -9,20 +9,27 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from .prices import FindPrice, Price
+from .queries import NAMES_TOOLS, UNCACHED
 
 MAX_LISTED: Final = 200
 MAX_STEPS: Final = 500
 SCANNED_ROWS: Final = 50_000
 """How many of the newest responses are looked through for a list."""
 MAX_WORD: Final = 100
+PAUSED: Final = "paused"
+"""The outcome of a response that ended with calls of tools."""
 _SEARCHED: Final = ("conversation", "model", "asked", "client", "key", "session", "reason", "error", "request_id")
-_NAMES_TOOLS: Final = 2
-"""The version of a ledger from which on a response names its tools."""
-_UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
+_FITS: Final = "(" + " OR ".join(f"{column} LIKE ? ESCAPE '!'" for column in _SEARCHED) + ")"
 _RESPONSES: Final = """SELECT count(*), min(at), max(at), sum(error != ''), sum(calls), sum(coalesce(held, 0))
     FROM responses WHERE conversation = ?"""
-_NEWEST: Final = "SELECT client, key, model, backend FROM responses WHERE conversation = ? ORDER BY id DESC LIMIT 1"
+_NEWEST: Final = """SELECT client, key, model, backend, outcome, error FROM responses WHERE conversation = ?
+    ORDER BY id DESC LIMIT 1"""
+_CODES: Final = """SELECT error, count(*) FROM responses WHERE conversation = ? AND error != '' GROUP BY error
+    ORDER BY max(id) DESC"""
 _SESSIONS: Final = "SELECT session, count(*) FROM responses WHERE conversation = ? GROUP BY session"
+MAX_CHOICES: Final = 30
+_CHOICES: Final = """SELECT {column} FROM (SELECT {column} FROM responses ORDER BY at DESC LIMIT ?)
+    WHERE {column} != '' GROUP BY {column} ORDER BY count(*) DESC, {column} LIMIT ?"""
 _SPENT: Final = """SELECT variant, count(*), sum({fresh}), total(cache_read), total(cache_write), total(output),
     sum(cents), sum(cents IS NULL AND reported), sum(CASE WHEN cents IS NULL THEN {fresh} END),
     total(CASE WHEN cents IS NULL THEN cache_read END), total(CASE WHEN cents IS NULL THEN cache_write END),
@@ -61,6 +68,27 @@ class ListedConversation(Spending):
     saved: int = 0
     """Tokens that sessions held already."""
     sessions: dict[str, int] = field(default_factory=dict)
+    outcome: str = ""
+    """Of the newest response."""
+    error: str = ""
+    errors: dict[str, int] = field(default_factory=dict)
+    """Codes of all that failed, the newest first."""
+
+
+class Wanted(Struct, frozen=True):
+    """Which conversations: those with a response to which all of it applies. Empty: any."""
+
+    word: str = ""
+    client: str = ""
+    model: str = ""
+    key: str = ""
+    failed: bool = False
+    since: float | None = None
+    before: float | None = None
+    """The `last_at` of the last one that was seen."""
+
+
+ANY: Final = Wanted()
 
 
 class ConversationList(Struct, frozen=True):
@@ -81,17 +109,17 @@ class ConversationQueries:
         self._db = connection
         self._price = price
 
-    def listed(self, word: str = "", before: float | None = None, limit: int = 50) -> ConversationList:
-        """Those that were active last come first. `before`: the `last_at` of the last one that was seen."""
+    def listed(self, wanted: Wanted = ANY, limit: int = 50) -> ConversationList:
+        """Those that were active last come first."""
         limit = max(1, min(limit, MAX_LISTED))
         found: list[ListedConversation] = []
         seen: set[str] = set()
-        for name in self._newest(word[:MAX_WORD], before):
+        for name in self._newest(wanted):
             if name in seen:
                 continue
             seen.add(name)
             one = self._summed(name)
-            if before is not None and one.last_at >= before:
+            if wanted.before is not None and one.last_at >= wanted.before:
                 continue  # it was listed before
             if len(found) == limit:
                 return ConversationList(found, more=True)
@@ -101,7 +129,7 @@ class ConversationQueries:
     def timeline(self, name: str) -> Timeline | None:
         """None: there is no such conversation."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        more = "called, recoveries" if version >= _NAMES_TOOLS else "'' AS called, '' AS recoveries"
+        more = "called, recoveries" if version >= NAMES_TOOLS else "'' AS called, '' AS recoveries"
         steps = self._rows("responses", f"{_STEP}, {more}", name)
         runs = self._rows("runs", _RUN, name)
         if not steps and not runs:
@@ -119,6 +147,8 @@ class ConversationQueries:
             step["recoveries"] = step["recoveries"].split("\n") if step["recoveries"] else []
             step["input"] = _fresh(step) if step["input"] is not None else None
             step["stream"], step["estimated"] = bool(step["stream"]), bool(step["estimated"])
+        _note_waits(steps)
+        _share_costs(steps, runs, self._price)
         return Timeline(steps[-MAX_STEPS:], runs[-MAX_STEPS:], self._spent(name), len(steps) > MAX_STEPS)
 
     def _rows(self, table: str, columns: str, name: str) -> list[dict[str, Any]]:
@@ -129,25 +159,40 @@ class ConversationQueries:
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor][::-1]
 
-    def _newest(self, word: str, before: float | None) -> Iterable[str]:
+    def choices(self) -> dict[str, list[str]]:
+        """Clients, models and keys of the newest responses, the most frequent first."""
+        most = (SCANNED_ROWS, MAX_CHOICES)
+        return {
+            column: [str(name) for (name,) in self._db.execute(_CHOICES.format(column=column), most)]
+            for column in ("client", "model", "key")
+        }
+
+    def _newest(self, wanted: Wanted) -> Iterable[str]:
         """Names, each as often as it was active."""
-        condition, values = "conversation != ''", []
-        if before is not None:
-            condition, values = f"{condition} AND at < ?", [before]
+        conditions, found = ["conversation != ''"], list[object]()
+        if wanted.before is not None:
+            conditions, found = [*conditions, "at < ?"], [*found, wanted.before]
+        if wanted.since is not None:
+            conditions, found = [*conditions, "at >= ?"], [*found, wanted.since]
         # the words of both queries are constants of this file; what is looked for comes as values
-        query = f"SELECT * FROM responses WHERE {condition} ORDER BY at DESC LIMIT {SCANNED_ROWS}"  # noqa: S608 - see above
-        found: list[object] = [*values]
-        where = ""
-        if word:
-            where = " OR ".join(f"{column} LIKE ? ESCAPE '!'" for column in _SEARCHED)
+        query = f"SELECT * FROM responses WHERE {' AND '.join(conditions)} ORDER BY at DESC LIMIT {SCANNED_ROWS}"  # noqa: S608 - see above
+        looked = []
+        if word := wanted.word[:MAX_WORD]:
+            looked.append(_FITS)
             found += [f"%{_escaped(word)}%"] * len(_SEARCHED)
-            where = f" WHERE {where}"
+        for column, name in (("client", wanted.client), ("model", wanted.model), ("key", wanted.key)):
+            if name:
+                looked.append(f"{column} = ?")
+                found.append(name)
+        if wanted.failed:
+            looked.append("error != ''")
+        where = f" WHERE {' AND '.join(looked)}" if looked else ""
         for (name,) in self._db.execute(f"SELECT conversation FROM ({query}){where}", found):  # noqa: S608 - see above
             yield name
 
     def _summed(self, name: str) -> ListedConversation:
         count, first, last, failed, calls, saved = self._db.execute(_RESPONSES, (name,)).fetchone()
-        client, key, model, backend = self._db.execute(_NEWEST, (name,)).fetchone()
+        client, key, model, backend, outcome, error = self._db.execute(_NEWEST, (name,)).fetchone()
         spent = self._spent(name)
         return ListedConversation(
             spent.input,
@@ -167,11 +212,14 @@ class ConversationQueries:
             calls,
             saved,
             dict(self._db.execute(_SESSIONS, (name,)).fetchall()),
+            outcome,
+            error,
+            dict(self._db.execute(_CODES, (name,)).fetchall()),
         )
 
     def _spent(self, name: str) -> Spending:
         total = Spending()
-        rows = self._db.execute(_SPENT.format(fresh=_UNCACHED), (name,))
+        rows = self._db.execute(_SPENT.format(fresh=UNCACHED), (name,))
         for variant, _, fresh, read, written, output, told, priced, *open_ in rows:
             total.input += int(fresh or 0)
             total.cache_read += int(read)
@@ -196,6 +244,40 @@ def forget_conversation(connection: sqlite3.Connection, name: str) -> tuple[int,
     connection.execute("PRAGMA secure_delete = ON")
     responses = connection.execute("DELETE FROM responses WHERE conversation = ?", (name,)).rowcount
     return responses, connection.execute("DELETE FROM runs WHERE conversation = ?", (name,)).rowcount
+
+
+def _note_waits(steps: list[dict[str, Any]]) -> None:
+    """What passed between a step's request and the end of the step before: its tools worked, or its client did not
+    ask."""
+    before: dict[str, Any] | None = None
+    for step in steps:
+        step["started_at"] = step["at"] - step["total_ms"] / 1000
+        step["waited_s"] = max(0.0, step["started_at"] - before["at"]) if before is not None else 0.0
+        step["waited_for"] = [] if before is None or before["outcome"] != PAUSED else before["tools"]
+        before = step
+
+
+def _share_costs(steps: list[dict[str, Any]], runs: list[dict[str, Any]], find_price: FindPrice) -> None:
+    """The cost of a run, shared among its steps by their tokens at list prices: Cursor counts runs, not steps. None
+    where it is not known, and while the run is open. The shares add up to the cost of the run."""
+    of_run: dict[str, list[dict[str, Any]]] = {}
+    for step in steps:
+        step["cents"], step["shared"] = None, False
+        of_run.setdefault(step["run"], []).append(step)
+    for run in runs:
+        parts = of_run.get(run["run"], [])
+        if run["cents"] is None or len(parts) < run["responses"]:
+            continue
+        weights = [_weight(step, find_price(step["variant"])) for step in parts]
+        whole = sum(weights)
+        for step, weight in zip(parts, weights, strict=True):
+            step["cents"] = run["cents"] * (weight / whole if whole else 1 / len(parts))
+            step["shared"] = len(parts) > 1
+
+
+def _weight(step: dict[str, Any], price: Price | None) -> float:
+    amounts = [step[kind] or 0 for kind in ("input", "cache_read", "cache_write", "output")]
+    return listed_cents(price, *amounts) if price is not None else float(sum(amounts))
 
 
 def _fresh(row: dict[str, Any]) -> int:

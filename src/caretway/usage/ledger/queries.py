@@ -16,9 +16,10 @@ from msgspec import Struct
 from .prices import FindPrice, own_price, priced_name
 from .writing import STAND_IN
 
-By = Literal["all", "day", "model", "key", "client", "conversation", "reason"]
+By = Literal["all", "hour", "day", "model", "key", "client", "conversation", "reason"]
 _GROUPS: Final[dict[By, str]] = {
     "all": "''",
+    "hour": "strftime('%Y-%m-%d %H:00', at, 'unixepoch', 'localtime')",
     "day": "strftime('%Y-%m-%d', at, 'unixepoch', 'localtime')",
     "model": "model",
     "key": "key",
@@ -26,8 +27,8 @@ _GROUPS: Final[dict[By, str]] = {
     "conversation": "conversation",
     "reason": "session || ': ' || reason",
 }
-_UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
-_LISTED: Final = f"""({_UNCACHED} * price_input + coalesce(cache_read, 0) * price_read
+UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
+_LISTED: Final = f"""({UNCACHED} * price_input + coalesce(cache_read, 0) * price_read
     + coalesce(cache_write, 0) * price_write + coalesce(output, 0) * price_output) / 1e4"""
 """Cents: prices are dollars for a million tokens."""
 _COLUMNS: Final = (
@@ -68,6 +69,13 @@ _REPLAYS: Final = """SELECT reason, count(*), sum(coalesce(input, 0) - coalesce(
 _UNPRICED: Final = """SELECT variant FROM runs LEFT JOIN temp.prices ON prices.priced = runs.variant
     WHERE at >= ? AND at < ? AND reported AND cents IS NULL AND price_input IS NULL
     GROUP BY variant ORDER BY count(*) DESC, variant"""
+_TOOLS: Final = """SELECT called, count(*), count(waited), total(waited), max(waited) FROM (
+        SELECT at, called, lead(at - total_ms / 1000) OVER (PARTITION BY conversation ORDER BY id) - at AS waited
+        FROM responses WHERE at >= ? AND at < ? AND conversation != ''
+    ) WHERE called != '' GROUP BY called ORDER BY count(*) DESC LIMIT ?"""
+_MAX_TOOL_SETS: Final = 2000
+NAMES_TOOLS: Final = 2
+"""The version of a ledger from which on a response names its tools."""
 _LAST: Final = """SELECT backend, model, at FROM responses
     WHERE backend != 'simulator' AND backend NOT LIKE ? AND error = '' ORDER BY at DESC LIMIT 1"""
 
@@ -148,20 +156,32 @@ class Replayed(Struct, frozen=True):
     """What their runs were told, not cached."""
 
 
+class ToolUse(Struct):
+    """Calls of one tool. What several calls of one answer waited counts for each of their tools."""
+
+    group: str
+    calls: int = 0
+    waits: int = 0
+    """Answers with calls after which the conversation went on."""
+    waited: float = 0.0
+    """Seconds from these answers to the next request, in all."""
+    longest: float = 0.0
+
+
 class LedgerQueries:
     def __init__(self, connection: sqlite3.Connection, price: FindPrice) -> None:
         self._db = connection
         self._price = price
 
     def totals(self, span: Span, by: By, limit: int | None = None) -> Iterator[Totals]:
-        """The largest first; days in their order. `all` is one row. Streamed: there may be many groups."""
+        """The largest first; hours and days in their order. `all` is one row. Streamed: there may be many groups."""
         self._price_models(span)
         query = _TOTALS.format(
             sums=", ".join(f"sum({column})" for column in _COLUMNS),
             group=_GROUPS[by],
-            uncached=_UNCACHED,
+            uncached=UNCACHED,
             listed=_LISTED,
-            order="g" if by == "day" else _ORDER,
+            order="g" if by in ("hour", "day") else _ORDER,
         )
         values = {"since": span.since, "until": span.until, "limit": -1 if limit is None else limit}
         with closing(self._db.execute(query, values)) as cursor:
@@ -184,6 +204,23 @@ class LedgerQueries:
     def replays(self, span: Span) -> list[Replayed]:
         """The most frequent reason first."""
         return [Replayed(*row) for row in self._db.execute(_REPLAYS, (span.since, span.until))]
+
+    def tools(self, span: Span, limit: int) -> list[ToolUse]:
+        """The one that was called most comes first."""
+        if self._db.execute("PRAGMA user_version").fetchone()[0] < NAMES_TOOLS:
+            return []
+        found: dict[str, ToolUse] = {}
+        for called, answers, waits, waited, longest in self._db.execute(
+            _TOOLS, (span.since, span.until, _MAX_TOOL_SETS)
+        ):
+            names = called.split("\n")
+            for name in dict.fromkeys(names):
+                one = found.setdefault(name, ToolUse(name))
+                one.calls += answers * names.count(name)
+                one.waits += waits
+                one.waited += max(0.0, waited)
+                one.longest = max(one.longest, longest or 0.0)
+        return sorted(found.values(), key=lambda one: (-one.calls, one.group))[:limit]
 
     def _price_models(self, span: Span) -> None:
         """The prices of the models that were used, where SQL can find them."""

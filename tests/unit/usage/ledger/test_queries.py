@@ -1,17 +1,18 @@
 """Totals by group: what is counted, what is not known, what it cost, what sessions saved."""
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
-from caretway.core.records import RequestOrigin
+from caretway.core.records import RequestOrigin, TurnRecord
 from caretway.storage.database import read_database
 from caretway.usage.ledger.ledger_file import LEDGER
 from caretway.usage.ledger.prices import PriceList
-from caretway.usage.ledger.queries import By, LedgerQueries, Replayed, Span, Totals
+from caretway.usage.ledger.queries import By, LedgerQueries, Replayed, Span, ToolUse, Totals
 
 from .told import EVER, NOW, REFUSED, asked, kept, response, run
 
@@ -69,6 +70,7 @@ PHONE = RequestOrigin(Caller("phone", "curl"), "req", "anthropic_messages", "ask
         ("conversation", [("c2", 1), ("c1", 1)]),
         ("reason", [("replayed: the tools changed", 1), ("fresh: first message", 1)]),
         ("day", [("2026-11-17", 1), ("2026-11-18", 1)]),
+        ("hour", [("2026-11-17 07:00", 1), ("2026-11-18 07:00", 1)]),
     ],
 )
 def test_groups_the_largest_first_and_days_in_their_order(
@@ -124,3 +126,22 @@ def test_why_conversations_were_replayed(tmp_path: Path) -> None:
         found = LedgerQueries(connection, PriceList({}).find).replays(EVER)
     connection.close()
     assert found == [Replayed("the tools changed", 2, 320), Replayed("the model changed", 1, 100)]
+
+
+def test_which_tools_were_called_and_how_long_they_were_waited_for(tmp_path: Path) -> None:
+    def step(at: float, *names: str, **more: object) -> TurnRecord:
+        called = tuple((str(number), name) for number, name in enumerate(names))
+        return response(started_at=NOW + at, total_ms=1000.0, called=called, calls=len(called), **more)
+
+    path = kept(
+        tmp_path,
+        step(0, "bash", "bash", "read"),
+        step(5, "bash"),  # four seconds after the end of the first
+        step(16),  # ten after the end of the second
+        step(20, "read", conversation="another"),  # its results have not come
+    )
+    db = read_database(path, LEDGER)
+    assert db is not None
+    with closing(db):
+        found = LedgerQueries(db, PriceList({}).find).tools(EVER, 5)
+    assert found == [ToolUse("bash", 3, 2, 14.0, 10.0), ToolUse("read", 2, 1, 4.0, 4.0)]
