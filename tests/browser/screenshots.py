@@ -1,16 +1,19 @@
-"""Pictures of every tab, after the scripted day of `contract/test_ledger_day.py`, spread over a week, and with turns
-that wait. `./scripts/screenshots` calls it.
+"""Screenshots of every tab, after the scripted day of `contract/test_ledger_day.py`, spread over a week with the times of
+real answers, and with turns that wait for tools. `./scripts/screenshots` calls it.
 """
 
 import argparse
 import asyncio
 import itertools
+import random
 import signal
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,12 @@ from contract.test_ledger_day import KEYS, Day, Talk, command, play, served
 ROOT = Path(__file__).parents[2]
 RESPONSES = 260
 DAYS = 7
-TABS = ("now", "conversations", "conversation", "usage", "clients", "models", "try", "health", "settings", "record")
+TABS = (
+    *("overview", "conversations", "conversation", "usage", "models", "clients", "playground", "settings", "health"),
+    "record",
+)
+ANSWER = r"""sim: think The words come one by one.
+sim: say The page shows an answer as text:\n\n- lists\n- **bold** words and `code`\n\n```python\nprint("fenced")\n```"""
 AT_HOME = """(folder) => {
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(folder, "/home/you");
@@ -44,6 +52,7 @@ async def main() -> int:
     parser.add_argument("--width", type=int, nargs="+", default=[900])
     parser.add_argument("--scheme", nargs="+", default=["light"], choices=["light", "dark"])
     parser.add_argument("--tab", nargs="+", default=TABS, choices=TABS)
+    parser.add_argument("--responses", type=int, default=RESPONSES)
     parser.add_argument("--whole", action="store_true", help="the whole page, however long")
     asked = parser.parse_args()
     if CHROMIUM is None:
@@ -51,7 +60,7 @@ async def main() -> int:
         return 1
     asked.to.mkdir(parents=True, exist_ok=True)
     poor = 0
-    async with a_week() as (day, key), async_playwright() as playwright:
+    async with a_week(asked.responses) as (day, key), async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox())
         for width, scheme in itertools.product(asked.width, asked.scheme):
             context = await browser.new_context(viewport={"width": width, "height": 720}, color_scheme=scheme)
@@ -60,7 +69,7 @@ async def main() -> int:
             await page.goto(day.url)
             await page.get_by_label("Key").fill(key)
             await page.keyboard.press("Enter")
-            await page.get_by_role("heading", name="Now").wait_for()
+            await page.get_by_role("heading", name="Overview").wait_for()
             for name in asked.tab:
                 await shown(page, name)
                 await page.evaluate(AT_HOME, str(day.places))
@@ -78,19 +87,19 @@ async def main() -> int:
 
 async def shown(page: Page, name: str) -> None:
     """The tab, as somebody would look at it."""
-    await page.goto(f"{page.url.partition('#')[0]}#/{'conversations' if name == 'conversation' else name}")
+    place = {"conversation": "conversations", "health": "settings/health", "record": "settings/record"}.get(name, name)
+    await page.goto(f"{page.url.partition('#')[0]}#/{place}")
     await page.locator("main h1").wait_for()
     await page.locator("[aria-busy=true]").wait_for(state="detached")
     if name == "conversation":
-        await page.get_by_label("Search").fill("claude-code")
-        await page.locator("tr", has_text="resumed").locator("a").first.click()
+        await page.get_by_label("Search").fill("the history changed")
+        await page.locator("tr.linked", has_text="sent again").locator("a").first.click()
         await page.locator(".timeline > li").first.wait_for()
     if name == "clients":
         await page.get_by_text("OpenCode", exact=True).click()
-    if name == "try" and await page.locator(".said").count() == 0:
+    if name == "playground" and await page.locator(".said").count() == 0:
         await page.get_by_label("Model").select_option("sim-think")
-        lines = "sim: think The words come one by one.\nsim: say This answer was streamed, and shown as text."
-        await page.get_by_label("Message").fill(lines)
+        await page.get_by_label("Message").fill(ANSWER)
         await page.get_by_role("button", name="Send").click()
         await page.get_by_text("done in").wait_for()
     await page.mouse.move(0, 0)
@@ -98,7 +107,7 @@ async def shown(page: Page, name: str) -> None:
 
 
 @asynccontextmanager
-async def a_week() -> AsyncIterator[tuple[Day, str]]:
+async def a_week(responses: int) -> AsyncIterator[tuple[Day, str]]:
     """A gateway that has a week behind it, and the key that opens its page."""
     with tempfile.TemporaryDirectory() as folder:
         day = Day(Path(folder))
@@ -110,7 +119,7 @@ async def a_week() -> AsyncIterator[tuple[Day, str]]:
         key = (await command(day, "key", "new", "--name", "owner", "--page")).split()[-1]
         async with simulated(LIVE_AT_ONCE) as (_, port):
             async with served(day, port) as process:
-                await play(day, itertools.count(), RESPONSES)
+                await play(day, itertools.count(), responses)
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
             spread(day.places / "data" / "ledger.sqlite")
@@ -124,13 +133,32 @@ async def a_week() -> AsyncIterator[tuple[Day, str]]:
 
 
 def spread(ledger: Path) -> None:
-    """Conversations on the days of a week, fewer on the first of them."""
+    """Conversations on the days of a week, most of them today and some in the last hour; their steps take as long as
+    real ones."""
+    chance = random.Random(7)
+    now = time.time()
+    midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     with closing(sqlite3.connect(ledger)) as db, db:
         known = [row[0] for row in db.execute("SELECT DISTINCT conversation FROM responses ORDER BY conversation")]
         for number, conversation in enumerate(known):
-            back = min(number % DAYS, number * 3 % (DAYS + 2), DAYS - 1) * 86_400
-            db.execute("UPDATE responses SET at = at - ? WHERE conversation = ?", (back, conversation))
-            db.execute("UPDATE runs SET at = at - ? WHERE conversation = ?", (back, conversation))
+            steps = db.execute(
+                "SELECT id, run, outcome FROM responses WHERE conversation = ? ORDER BY id", (conversation,)
+            ).fetchall()
+            at = now - chance.uniform(0, 3500)
+            if number % 3:
+                at = chance.uniform(midnight, now) - (0 if number % 2 else 86_400 * (number % DAYS))
+            begun: dict[str, float] = {}
+            for row, run, outcome in steps:
+                begun.setdefault(run, at)
+                took = chance.uniform(0.6, 14.0)
+                db.execute(
+                    "UPDATE responses SET at = ?, first_ms = ?, total_ms = ? WHERE id = ?",
+                    (min(at + took, now), took * chance.uniform(80, 600), took * 1000, row),
+                )
+                db.execute(
+                    "UPDATE runs SET started_at = ?, at = ? WHERE run = ?", (begun[run], min(at + took, now), run)
+                )
+                at += took + (chance.uniform(0.2, 9.0) if outcome == "paused" else chance.uniform(5.0, 90.0))
 
 
 async def lively(day: Day, http: httpx.AsyncClient) -> "asyncio.Future[Any]":

@@ -38,7 +38,7 @@ async def test_the_gateways_of_a_cluster(opens: Opens) -> None:
             row = rows.filter(has_text=client.gateway.base_url)
             for word in told:
                 await expect(row).to_contain_text(word)
-        parked = page.locator('td[data-title="Parked"]')
+        parked = page.locator('td[data-title="Waiting for a tool"]')
         await expect(rows.filter(has_text=busy.gateway.base_url).locator(parked)).to_have_text("1")
         await expect(rows.filter(has_text=here.gateway.base_url).locator(parked)).to_have_text("0")
         assert await outside(page) == [] and await violations(page) == []

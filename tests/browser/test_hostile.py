@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from browser.chromium import Opens
-from browser.test_page import all_tabs
+from browser.test_page import all_tabs, live_turns
 from contract.gateways import gateway, result, tool
 
 pytestmark = [pytest.mark.all, pytest.mark.asyncio(loop_scope="session")]
@@ -34,16 +34,17 @@ async def nothing_ran(page: Page) -> None:
 
 async def test_an_answer_stays_text(opens: Opens) -> None:
     async with gateway() as client:
-        page = await opens(f"{client.gateway.base_url}/#/try")
+        page = await opens(f"{client.gateway.base_url}/#/playground")
         await expect(page.get_by_label("Model")).not_to_have_value("")
         said = "\\n".join([EVIL, *LINES])
         await page.get_by_label("Message").fill(f"sim: think {EVIL}\nsim: say {said}")
         await page.get_by_role("button", name="Send").click()
         answer = page.locator(".said.model")
         await expect(answer.locator(".foot")).to_contain_text("done in")
-        assert await answer.locator("> .words").evaluate("(one) => one.textContent") == "\n".join([EVIL, *LINES])
+        blocks = await answer.locator("> .words > *").evaluate_all("(all) => all.map((one) => one.textContent)")
+        assert blocks == [f"{EVIL}\n{LINES[0]}\n{LINES[1]}\n", f"{LINES[3]}\n{LINES[4]}"]
         assert await answer.locator("details .words").evaluate("(one) => one.textContent") == EVIL
-        box = await answer.locator("> .words").evaluate("(one) => getComputedStyle(one).unicodeBidi")
+        box = await answer.locator("> .words > p").first.evaluate("(one) => getComputedStyle(one).unicodeBidi")
         assert box == "isolate", "marks of direction end with the answer"
         await expect(page.get_by_role("button", name="Send")).to_be_enabled()
         await nothing_ran(page)
@@ -61,7 +62,7 @@ async def test_names_of_clients_models_and_tools_stay_text(opens: Opens) -> None
         first: dict[str, Any] = {"role": "user", "content": f'sim: call lookup {{"key": "{EVIL}"}}\nsim: result'}
         called = await client.chat([first], tools=[lookup], headers=named)
         page = await opens(client.gateway.base_url)
-        await expect(page.locator("tbody tr")).to_contain_text("lookup")
+        await expect(live_turns(page)).to_contain_text("lookup")
         await client.chat([first, called.message, result(called.calls[0], EVIL)], tools=[lookup], headers=named)
         async for _ in all_tabs(page):
             await nothing_ran(page)
@@ -82,7 +83,7 @@ async def test_the_policy_stops_an_inline_script(opens: Opens) -> None:
 
         await page.route(client.gateway.base_url + "/", with_script)
         await page.reload()
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Now")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
         await nothing_ran(page)
         assert await page.evaluate(REFUSED, ["script-src-elem", "style-src-attr"])
         as_html = "() => { try { document.body.innerHTML = '<b>x</b>' } catch (error) { return error.name } }"

@@ -1,4 +1,4 @@
-"""The page in a real browser, in front of a real gateway and a simulated Cursor: its tabs, live turns, the playground,
+"""The dashboard in a real browser, in front of a real gateway and a simulated Cursor: its tabs, live turns, the playground,
 restarts, keys. What is hostile is in test_hostile.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from playwright.async_api import Page, expect
+from playwright.async_api import Locator, Page, expect
 
 from browser.chromium import Opens
 from browser.judging import outside, violations
@@ -21,16 +21,17 @@ from contract.gateways import Client, gateway, gateway_to, result, simulated, to
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TABS = {
-    "now": "Now",
+    "overview": "Overview",
     "conversations": "Conversations",
     "usage": "Usage",
-    "clients": "Clients",
     "models": "Models",
-    "try": "Try it",
-    "health": "Health",
+    "clients": "Clients",
+    "playground": "Playground",
     "settings": "Settings",
-    "record": "Record",
+    "settings/health": "Health",
+    "settings/record": "Record",
 }
+IN_THE_BAR = [name for name in TABS if "/" not in name]
 LOOK_UP = 'sim: call lookup {"key": "1"}\nsim: say done'
 KEY = "cw-a-key-of-the-gateway-0123456789"
 
@@ -57,6 +58,10 @@ async def go(page: Page, name: str, title: str = "") -> None:
     await expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
+def live_turns(page: Page) -> Locator:
+    return page.get_by_role("table", name="Turns that are running").locator("tbody tr")
+
+
 async def all_tabs(page: Page) -> AsyncIterator[str]:
     for name in TABS:
         await go(page, name)
@@ -74,15 +79,33 @@ async def test_each_tab_has_what_the_gateway_knows(opens: Opens) -> None:
         await some_use(client)
         page = await opens(client.gateway.base_url)
         main = page.locator("main")
-        await go(page, "now")
+        await go(page, "overview")
         await expect(main).to_contain_text(client.gateway.base_url)
         await expect(main).to_contain_text("Last error")
+        await expect(page.get_by_role("table", name="The answers that ended last").locator("tbody tr")).to_have_count(6)
+        hour = page.get_by_role("slider", name="The last 60 minutes")
+        await hour.focus()
+        await page.keyboard.press("End")
+        await expect(main.locator(".readout")).to_contain_text("errors")
+        await page.get_by_role("link", name="Open its conversation").click()
+        await expect(page.locator(".timeline > li.bad")).to_have_count(1)
         await go(page, "conversations")
         await expect(page.locator("tbody tr")).not_to_have_count(0)
+        await page.get_by_label("Failed only").check()
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        assert page.url.endswith("#/conversations?failed=1")
+        await page.reload()
+        await expect(page.get_by_label("Failed only")).to_be_checked()
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await page.get_by_label("Failed only").uncheck()
         await page.get_by_label("Search").fill("no such thing")
-        await expect(main).to_contain_text("Nothing fits this search.")
-        await page.get_by_label("Search").fill("sim-auto")
-        await page.locator("tr", has_text="resumed").locator("a").first.click()
+        await expect(main).to_contain_text("Nothing fits these filters.")
+        await page.get_by_label("Search").fill("tool results for a parked turn")
+        row = page.locator("tbody tr")
+        await expect(row).to_have_count(1)
+        box = await row.bounding_box()
+        assert box is not None
+        await page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] - 4)  # all of it is a link
         steps = page.locator(".timeline > li")
         await expect(steps).to_have_count(2)
         await expect(steps.first).to_contain_text("lookup")
@@ -90,23 +113,27 @@ async def test_each_tab_has_what_the_gateway_knows(opens: Opens) -> None:
         await go(page, "usage")
         await expect(main.get_by_role("img").first).to_be_visible()
         await expect(main).to_contain_text("By client")
+        await expect(page.get_by_role("table", name="Tools that models called")).to_contain_text("lookup")
+        async with page.expect_download() as saved:
+            await page.get_by_role("link", name="by model").click()
+        assert "sim-auto," in (await (await saved.value).path()).read_text()
         await go(page, "clients")
         await expect(main).to_contain_text("POST /v1/chat/completion")
         await page.get_by_text("OpenCode", exact=True).click()
         await expect(main).to_contain_text("caretway launch opencode")
         await go(page, "models")
         await expect(main).to_contain_text("sim-think")
-        await go(page, "health")
+        await go(page, "settings/health")
         await expect(main).to_contain_text("/v1/embeddings")
         await go(page, "settings")
         await expect(main).to_contain_text("agent_url")
-        await go(page, "record")
+        await go(page, "settings/record")
         await expect(main).to_contain_text("Nothing is recorded.")
 
 
 @pytest.mark.all
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (900, "light"), (1600, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "dark"), (900, "light"), (1440, "dark"), (1920, "light")])
 async def test_no_tab_leaves_the_screen_or_shuts_anybody_out(opens: Opens, width: int, scheme: str) -> None:
     async with gateway() as client:
         await some_use(client)
@@ -116,7 +143,7 @@ async def test_no_tab_leaves_the_screen_or_shuts_anybody_out(opens: Opens, width
         async for name in all_tabs(page):
             await page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
             assert await outside(page) == [], name
-            if width < 1600:  # in both schemes; it takes time
+            if width < 1440:  # in both schemes; it takes time
                 assert await violations(page) == [], name
 
 
@@ -124,8 +151,8 @@ async def test_no_tab_leaves_the_screen_or_shuts_anybody_out(opens: Opens, width
 async def test_a_tool_loop_of_the_openai_sdk_is_seen_live(opens: Opens) -> None:
     async with gateway() as client, AsyncOpenAI(base_url=f"{client.gateway.base_url}/v1", api_key="local") as openai:
         page = await opens(client.gateway.base_url)
-        turns = page.locator("tbody tr")
-        await expect(page.locator("main")).to_contain_text("Nothing runs.")
+        turns = live_turns(page)
+        await expect(page.locator("main")).to_contain_text("Nothing is running.")
         messages: list[Any] = [{"role": "user", "content": 'sim: call lookup {"key": "1"}\n' * 3 + "sim: hang"}]
         tools: list[Any] = [tool("lookup", "key")]
         for step in range(3):
@@ -133,7 +160,7 @@ async def test_a_tool_loop_of_the_openai_sdk_is_seen_live(opens: Opens) -> None:
             message = answer.choices[0].message
             assert message.tool_calls
             await expect(turns).to_have_count(1)
-            await expect(turns).to_contain_text("parked")
+            await expect(turns).to_contain_text("waiting for a tool")
             await expect(turns.locator("code")).to_have_text("lookup")
             await expect(turns).to_contain_text("fresh" if step == 0 else "resumed")
             messages += [
@@ -144,7 +171,7 @@ async def test_a_tool_loop_of_the_openai_sdk_is_seen_live(opens: Opens) -> None:
         await expect(turns).to_contain_text("running")
         await turns.get_by_role("button", name="Cancel").click()
         await page.get_by_role("dialog").get_by_role("button", name="Cancel the turn").click()
-        await expect(page.locator("main")).to_contain_text("Nothing runs.")
+        await expect(page.locator("main")).to_contain_text("Nothing is running.")
         last.cancel()
         await asyncio.wait([last])
 
@@ -152,7 +179,7 @@ async def test_a_tool_loop_of_the_openai_sdk_is_seen_live(opens: Opens) -> None:
 @pytest.mark.all
 async def test_the_playground_streams_thinks_calls_and_counts(opens: Opens) -> None:
     async with gateway() as client:
-        page = await opens(f"{client.gateway.base_url}/#/try")
+        page = await opens(f"{client.gateway.base_url}/#/playground")
         answer = page.locator(".said.model").last
         await page.get_by_label("Model").select_option("sim-think")
         await page.get_by_label("Message").fill("sim: think let me see\nsim: say it begins\nsim: hang")
@@ -183,7 +210,7 @@ async def test_the_playground_streams_thinks_calls_and_counts(opens: Opens) -> N
         await page.get_by_role("button", name="Python").click()
         await expect(code).to_contain_text("from openai import OpenAI")
         compile(await code.inner_text(), "the page", "exec")
-        await page.get_by_role("button", name="JavaScript").click()
+        await page.get_by_role("button", name="TypeScript").click()
         await expect(code).to_contain_text('import OpenAI from "openai"')
 
         await page.get_by_label("Message").fill("sim: fail usage_limit")
@@ -206,10 +233,10 @@ async def test_the_page_comes_back_after_a_restart(opens: Opens) -> None:
             await expect(page.locator("#state")).to_contain_text("live")
             called = await client.chat(LOOK_UP, tools=[tool("lookup", "key")])
             assert called.calls
-            await expect(page.locator("tbody tr")).to_contain_text("parked")
+            await expect(live_turns(page)).to_contain_text("waiting for a tool")
             await page.get_by_role("button", name="Cancel the turn").click()  # with the token of the new process
             await page.get_by_role("dialog").get_by_role("button", name="Cancel the turn").click()
-            await expect(page.locator("main")).to_contain_text("Nothing runs.")
+            await expect(page.locator("main")).to_contain_text("Nothing is running.")
 
 
 @pytest.mark.all
@@ -225,7 +252,7 @@ async def test_a_key_is_typed_once_and_signs_out(opens: Opens) -> None:
         await expect(page.get_by_role("alert").locator(".error")).to_be_visible()
         await page.get_by_label("Key").fill(KEY)
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Now")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
 
         (cookie,) = await page.context.cookies()
         assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and KEY not in cookie["value"]
@@ -237,13 +264,17 @@ async def test_a_key_is_typed_once_and_signs_out(opens: Opens) -> None:
         assert await page.evaluate(forged) == 403, "a change needs the token, too"
 
         await page.reload()
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Now")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
         asked: list[str] = []
         page.on("response", lambda answer: asked.append(answer.url) if answer.status >= 400 else None)
-        for wrong in ("a%2fb", ".."):
+        for wrong in ("a%2fb", "..", "%zz"):
             await page.goto(f"{url}/#/conversations/{wrong}")
-            await expect(page.locator(".content .error")).to_contain_text("No route for GET")
-        assert len(asked) == 2, "a wrong id is asked for once"
+            await expect(page.locator("main")).to_contain_text("No such conversation.")
+        assert asked == [], "an id that cannot be one is not asked for"
+        await page.goto(f"{url}/#/conversations/0123456789ab")
+        await expect(page.locator(".content .error")).to_contain_text("no such conversation")
+        await page.evaluate("new Promise((done) => setTimeout(done, 300))")
+        assert len(asked) == 1, "a wrong id is asked for once"
         other = await page.context.new_page()
         await other.goto(f"{url}/#/usage")
         await expect(other.get_by_role("heading", level=1)).to_have_text("Usage")
@@ -263,7 +294,7 @@ async def test_another_key_asks_to_sign_in_again(opens: Opens, tmp_path: Path) -
             await sign_in(page, KEY)
         async with gateway_to(simulator, upstream, port=port, gateway_key=KEY, data_dir=tmp_path):
             await expect(page.locator("#state")).to_contain_text("live")  # the same key: still signed in
-            await expect(page.get_by_role("heading", level=1)).to_have_text("Now")
+            await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
         async with gateway_to(simulator, upstream, port=port, gateway_key=KEY + "-new", data_dir=tmp_path):
             await expect(page.locator("form")).to_contain_text("You were signed out.")
             await sign_in(page, KEY + "-new")
@@ -274,7 +305,7 @@ async def test_by_keyboard_alone(opens: Opens) -> None:
     async with gateway() as client:
         await some_use(client)
         page = await opens(client.gateway.base_url)
-        await expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(len(TABS))
+        await expect(page.get_by_role("navigation").get_by_role("link")).to_have_count(len(IN_THE_BAR))
         await page.keyboard.press("Tab")
         await expect(page.get_by_text("Skip to the content")).to_be_focused()
         for _ in range(2):
@@ -316,7 +347,7 @@ async def test_aliases_content_and_recordings_are_switched_here(opens: Opens, tm
         await expect(main.locator(".value")).to_contain_text("mine=sim-fast")
         assert "sim-fast" in config.read_text()
 
-        await go(page, "record")
+        await go(page, "settings/record")
         await page.get_by_role("button", name="Keep content").click()
         await expect(page.get_by_role("button", name="Do not keep content")).to_be_visible()
         await page.get_by_role("button", name="Record for 5 min").click()
@@ -347,7 +378,7 @@ async def test_simulated_answers_are_said_loudly(opens: Opens, tmp_path: Path) -
 async def sign_in(page: Page, key: str) -> None:
     await page.get_by_label("Key").fill(key)
     await page.keyboard.press("Enter")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Now")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
 
 
 def free_port() -> int:

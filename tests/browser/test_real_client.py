@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from browser.chromium import Opens
+from browser.test_page import live_turns
 from clients.test_acp_agents import OPENCODE
 from clients.test_launch_opencode import run
 from contract.test_running import only_one, serving
@@ -31,14 +32,14 @@ async def test_opencode_is_seen_to_wait_for_its_own_tool(opens: Opens, tmp_path:
         await expect(page.locator(".banner.loud")).to_contain_text("Simulated answers.")
         words = ("caretway", "launch", "opencode", "--", "run")
         client = asyncio.ensure_future(asyncio.to_thread(run, tmp_path, *words, stdin=PROMPT))
-        row = page.locator("tbody tr", has_text="bash")
+        row = live_turns(page).filter(has_text="bash")
         try:
-            await expect(row).to_contain_text("parked", timeout=120_000)
+            await expect(row).to_contain_text("waiting for a tool", timeout=120_000)
             await expect(row).to_contain_text("opencode")
         finally:
             (tmp_path / "work" / "seen").touch()  # the tool ends when the page has shown it
         assert "FINAL\nNONCE-4711" in await client
-        await expect(page.locator("main")).to_contain_text("Nothing runs.")
+        await expect(page.locator("main")).to_contain_text("Nothing is running.")
         await page.get_by_role("link", name="Conversations", exact=True).click()
-        await page.locator("tr", has_text="resumed").locator("a").first.click()
+        await page.locator("tr", has_text="opencode").locator("a").first.click()
         await expect(page.locator(".timeline > li.good")).to_contain_text("resumed")

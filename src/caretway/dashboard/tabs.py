@@ -133,12 +133,15 @@ async def _overview(page: PageApi) -> object:
     found = await page.books.ask(look)
     hour, answers, today = found or (LastHour([], {}), [], _NO_DAY)
     for one in answers:
-        error = page.notes.errors.get(one["request_id"])
-        one["message"], one["hint"] = (error.message, error.hint) if error is not None else ("", "")
+        one |= _why_failed(page, one["request_id"], one["error"])
+    newest = {error.code: error.message for error in page.notes.errors.values()}
     return {
         "at": now,
         "minutes": hour.minutes,
-        "codes": hour.codes,
+        "errors": [
+            {"code": code, "count": count, "says": newest.get(code) or _FAILED.get(code, "")}
+            for code, count in hour.codes.items()
+        ],
         "answers": answers,
         "today": today,
         "ledger": page.books.kept,
@@ -153,6 +156,39 @@ def _today(db: sqlite3.Connection, price: FindPrice, now: float) -> dict[str, An
     (total,) = queries.totals(span, "all")
     clients = list(queries.totals(span, "client", MAX_CLIENTS))
     return {"total": _figures(total), "clients": [_figures(row) for row in clients]}
+
+
+def _why_failed(page: PageApi, request: str, code: str) -> dict[str, str]:
+    """In the words that the client got, while they are remembered; later, what the code means."""
+    if not code:
+        return {"message": "", "hint": ""}
+    error = page.notes.errors.get(request)
+    if error is None:
+        return {"message": _FAILED.get(code, ""), "hint": ""}
+    return {"message": error.message, "hint": error.hint}
+
+
+_FAILED: Final = {
+    "access_denied": "The gateway's key was missing or wrong.",
+    "bad_request": "The request was malformed.",
+    "cancelled_by_owner": "The turn was cancelled in the dashboard or in `caretway top`.",
+    "context_too_long": "The conversation did not fit the model's context window.",
+    "forbidden": "Cursor refused: plan, region, team rule or blocked model.",
+    "insufficient_quota": "A budget of the gateway was used up.",
+    "internal": "The gateway or Cursor failed; the gateway's log has more.",
+    "model_unknown": "Cursor has no such model.",
+    "overloaded": "The gateway's own limits were reached.",
+    "quota": "The plan's usage was used up.",
+    "rate_limited": "Cursor asked to slow down.",
+    "refused": "Cursor refused and gave no reason.",
+    "signed_out": "Cursor did not accept the credentials.",
+    "timeout": "The answer did not come in time.",
+    "tool_loop": "The model repeated one call without progress.",
+    "turn_gone": "The turn was gone, and the client had forbidden to send the history again.",
+    "upstream_down": "Cursor could not be reached, or the connection broke and could not be recovered.",
+    "upstream_error": "Cursor reported an error.",
+    "upstream_protocol": "Cursor sent something that breaks the protocol.",
+}
 
 
 async def events(page: PageApi, call: HttpCall) -> None:
@@ -222,8 +258,7 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
         raise no_such("conversation in the ledger")
     for step in found.steps:
         step["says"] = _explained(step["session"], step["reason"])
-        error = page.notes.errors.get(step["request_id"])
-        step["message"], step["hint"] = (error.message, error.hint) if error is not None else ("", "")
+        step |= _why_failed(page, step["request_id"], step["error"])
     told = msgspec.to_builtins(found)
     kept = page.content.told(name)
     client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
@@ -440,10 +475,22 @@ async def usage(page: PageApi, call: HttpCall) -> object:
     return {
         **told,
         **(totals or _NO_USAGE),
+        "slots": _slots(span, by),
         "prices": {"source": SOURCE, "as_of": AS_OF.isoformat(), "age_days": age_days(now)},
         "budgets": await _budgets(page, now),
         "ledger": page.books.kept,
     }
+
+
+def _slots(span: Span, by: By) -> list[str]:
+    """Every hour or day of a time, also those without a row; none for other groups, or too many."""
+    step, form = {"hour": (timedelta(hours=1), "%Y-%m-%d %H:00"), "day": (timedelta(days=1), "%Y-%m-%d")}.get(
+        by, (timedelta(), "")
+    )
+    at, until = datetime.fromtimestamp(span.since), datetime.fromtimestamp(span.until)
+    if not step or (until - at) / step > MAX_ROWS:
+        return []
+    return [(at + step * number).strftime(form) for number in range(int((until - at) / step) + 1)]
 
 
 async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-// Talks to the page's API: fetches with the CSRF token, and one event stream that comes back after a restart.
+// Talks to the dashboard's API: fetches with the CSRF token, and one event stream that comes back after a restart.
 
 const BASE = "/caretway/v1";
 const FIRST_WAIT_MS = 500;
@@ -40,7 +40,12 @@ export const get = async (path, signal) => read(await ask("GET", path, undefined
 export const text = async (path) => (await ask("GET", path)).text();
 export const change = async (method, path, body) => read(await ask(method, path, body));
 
-/** An answer whose body is read by whoever asks. The CSRF token changes with a restart: then it is fetched again. */
+/** Cancel the turn that waits for this call, also while the tab is being closed. */
+export function release(call) {
+  send("DELETE", `/turns/${encodeURIComponent(call)}`, undefined, undefined, true).catch(() => {});
+}
+
+/** An answer whose body is read by the caller. The CSRF token changes with a restart: then it is fetched again. */
 export async function ask(method, path, body, signal) {
   let response = await send(method, path, body, signal);
   if (response.status === 403) {
@@ -55,7 +60,7 @@ export async function ask(method, path, body, signal) {
   throw failure;
 }
 
-async function send(method, path, body, signal) {
+async function send(method, path, body, signal, keepalive) {
   const headers = { accept: "application/json" };
   if (body !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && csrf) headers["x-caretway-csrf"] = csrf;
@@ -65,6 +70,7 @@ async function send(method, path, body, signal) {
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       signal,
+      keepalive,
       cache: "no-store",
     });
   } catch (cause) {

@@ -1,20 +1,20 @@
-// The frame of the page: who is signed in, which tab is shown, what the event stream says, banners.
+// The frame of the dashboard: who is signed in, which tab is shown, what the event stream says, banners.
 
 import * as api from "./api.js";
 import { announce, badge, button, code, h, prose, renew } from "./dom.js";
 import { clients } from "./clients.js";
 import { conversations } from "./conversations.js";
-import { health } from "./health.js";
 import { models } from "./models.js";
-import { now } from "./now.js";
-import { record } from "./record.js";
+import { overview } from "./overview.js";
+import { playground } from "./playground.js";
 import { settings } from "./settings.js";
-import { tryIt } from "./try.js";
 import { usage } from "./usage.js";
 import { closed, trouble } from "./view.js";
 import { ago, plain, span, time } from "./words.js";
 
-const TABS = [now, conversations, usage, clients, models, tryIt, health, settings, record];
+const TABS = [overview, conversations, usage, models, clients, playground, settings];
+/** Where the tabs of earlier versions are. */
+const MOVED = { now: "overview", try: "playground", health: "settings/health", record: "settings/record" };
 const at = (id) => document.getElementById(id);
 
 const app = { now: null, session: null, lost: false, newer: false };
@@ -47,9 +47,17 @@ const events = new api.Events({
 /** `#/conversations/ID?q=text` is {tab, rest, query}. */
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/");
-  const tab = TABS.find((one) => one.name === name) ?? now;
-  return { tab, rest: decodeURIComponent(rest.join("/")), query: new URLSearchParams(query ?? "") };
+  const [name, ...rest] = (MOVED[path] ?? path).split("/");
+  const tab = TABS.find((one) => one.name === name) ?? overview;
+  return { tab, rest: decoded(rest.join("/")), query: new URLSearchParams(query ?? "") };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a stray percent sign
+  }
 }
 
 function show() {
@@ -60,7 +68,7 @@ function show() {
   view = to;
   frame();
   if (!app.session?.signed_in) return;
-  const title = to.rest && to.tab.one ? to.tab.one : to.tab.title;
+  const title = to.tab.names?.(to.rest) || to.tab.title;
   document.title = `${title} – Caretway`;
   renew(at("view"), h("h1", null, title), h("div", { class: "content", "data-key": to.tab.name + "/" + to.rest }));
   shown = to.tab.open(at("view").lastChild, to, app);
@@ -107,9 +115,9 @@ function banners() {
         code("caretway serve"),
         ".",
       ),
-    app.newer && banner("newer", "The gateway was updated. ", button("Load the new page", () => location.reload(), "quiet")),
+    app.newer && banner("newer", "The gateway was updated. ", button("Load the new dashboard", () => location.reload(), "quiet")),
     recording &&
-      banner("recording", h("span", { class: "dot bad" }), `Recording with content until ${time(recording.until)}. `, h("a", { href: "#/record" }, "Stop or save")),
+      banner("recording", h("span", { class: "dot bad" }), `Recording with content until ${time(recording.until)}. `, h("a", { href: "#/settings/record" }, "Stop or save")),
   ];
 }
 
@@ -149,12 +157,12 @@ function signInForm(said) {
     "form",
     { class: "panel sign-in", on: { submit: enter } },
     h("h1", null, "Sign in"),
-    h("p", { id: "about-key" }, "This gateway asks for a key: the one that its clients use. It is sent once; a cookie that only opens this page stays, for twelve hours."),
+    h("p", { id: "about-key" }, "This gateway asks for a key: the one that its clients use. It is sent once; a cookie that only opens this dashboard stays, for twelve hours."),
     h("label", { for: "key" }, "Key"),
     field,
     answer,
     h("button", { type: "submit", class: "main" }, "Sign in"),
-    h("p", { class: "muted" }, "A key with a name opens this page if it was made with ", code("caretway key new --name NAME --page"), "."),
+    h("p", { class: "muted" }, "A key with a name opens the dashboard if it was made with ", code("caretway key new --name NAME --page"), "."),
   );
   async function enter(event) {
     event.preventDefault();

@@ -1,4 +1,4 @@
-// A chat completion as something to paste: curl, Python, JavaScript. Pure.
+// A chat completion as something to paste: curl, Python, TypeScript. Pure.
 
 const KEY = "CARETWAY_API_KEY";
 
@@ -28,13 +28,13 @@ export function asPython(address, body, key) {
     .join("\n");
 }
 
-export function asJavaScript(address, body, key) {
+export function asTypeScript(address, body, key) {
   return [
     'import OpenAI from "openai";',
     "",
-    `const client = new OpenAI({ baseURL: ${quoted(`${address}/v1`)}, apiKey: ${key ? `process.env.${KEY}` : '"local"'} });`,
-    `const stream = await client.chat.completions.create(${escaped(JSON.stringify(body, null, 2))});`,
-    "for await (const chunk of stream) {",
+    `const client = new OpenAI({ baseURL: ${quoted(`${address}/v1`)}, apiKey: ${key ? `process.env.${KEY}!` : '"local"'} });`,
+    `const request: OpenAI.ChatCompletionCreateParamsStreaming = ${escaped(JSON.stringify(body, null, 2))};`,
+    "for await (const chunk of await client.chat.completions.create(request)) {",
     '  process.stdout.write(chunk.choices[0]?.delta?.content ?? "");',
     "}",
   ].join("\n");

@@ -86,8 +86,9 @@ function become(old, next) {
   if (old.nodeName === "PROGRESS" || old.nodeName === "METER") old.value = next.value;
   if (old.nodeName === "TEXTAREA") return;
   if (next.draw) {
-    old.draw = next.draw;
-    old.fit();
+    const same = old.data === next.data;
+    Object.assign(old, { data: next.data, draw: next.draw });
+    if (!same) old.fit();
     return;
   }
   renew(old, ...next.childNodes);
@@ -98,8 +99,13 @@ export const path = (title, cell) => ({ title, cell, kind: "path" });
 export const who = (title, cell) => ({ title, cell, kind: "who" });
 export const num = (title, cell) => ({ title, cell, kind: "number" });
 
-/** A table that becomes a list of cards on a narrow screen. Roles are written out: `display` would take them away. */
-export function table(caption, columns, rows, keyOf) {
+/** A table that becomes a list of cards on a narrow screen. Roles are written out: `display` would take them away.
+ * `hrefOf`: where a row leads; its link, in the first cell, fills the row. */
+export function table(caption, columns, rows, keyOf, hrefOf) {
+  const filled = (row, column, index) => {
+    const href = index === 0 && hrefOf?.(row);
+    return href ? h("a", { href, class: "whole" }, column.cell(row)) : h("div", null, column.cell(row));
+  };
   return h(
     "table",
     { role: "table", class: "cards" },
@@ -121,10 +127,8 @@ export function table(caption, columns, rows, keyOf) {
       rows.map((row, index) =>
         h(
           "tr",
-          { role: "row", "data-key": keyOf ? keyOf(row) : String(index) },
-          columns.map((column) =>
-            h("td", { role: "cell", class: column.kind, "data-title": column.title || null }, h("div", null, column.cell(row))),
-          ),
+          { role: "row", "data-key": keyOf ? keyOf(row) : String(index), class: hrefOf?.(row) ? "linked" : null },
+          columns.map((column, place) => h("td", { role: "cell", class: column.kind, "data-title": column.title || null }, filled(row, column, place))),
         ),
       ),
     ),
@@ -183,7 +187,7 @@ export function copyable(text, label) {
   return h("div", { class: text.includes("\n") ? "copyable tall" : "copyable", "data-copy": label }, h("pre", { tabindex: "0", "aria-label": label }, text), copier);
 }
 
-/** Told to a screen reader. */
+/** For a screen reader. */
 export function announce(text) {
   document.getElementById("told").textContent = text;
 }

@@ -8,8 +8,6 @@ import { count, plain, plural, UNKNOWN } from "./words.js";
 const STATES = { ready: "good", connected: "good", running: "good", failed: "bad", down: "bad" };
 
 export const health = {
-  name: "health",
-  title: "Health",
   open(root) {
     let failure = null;
     const view = fetched(root, { paths: ["/health"], on: ["health"], draw: (told) => [failure && trouble(failure), draw(told, restart)] });

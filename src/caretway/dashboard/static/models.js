@@ -29,7 +29,7 @@ function draw(told, search) {
         ? table("Models of this account", COLUMNS, rows, (row) => row.id)
         : told.data.length
           ? empty("No model fits.")
-          : empty("No model is listed.", "Sign in with ", code("caretway login"), ", or look at ", h("a", { href: "#/health" }, "Health"), "."),
+          : empty("No model is listed.", "Sign in with ", code("caretway login"), ", or look at ", h("a", { href: "#/settings/health" }, "Health"), "."),
     ),
     panel(
       "Names of your own",
@@ -61,7 +61,7 @@ const COLUMNS = [
   col("Model", (row) => [code(row.id), row.name && row.name !== row.id && h("div", { class: "muted small" }, plain(row.name))]),
   num("Window", (row) => compact(row.context)),
   num("Max mode", (row) => compact(row.max_context)),
-  col("Takes", (row) => h("span", { class: "row tight" }, row.images && badge("pictures"), row.reasoning && badge("thinks", "good"), !row.images && !row.reasoning && UNKNOWN)),
+  col("Takes", (row) => h("span", { class: "row tight" }, row.images && badge("images"), row.reasoning && badge("thinks", "good"), !row.images && !row.reasoning && UNKNOWN)),
   col("Parameters", (row) => (row.parameters.length ? row.parameters.map((one) => h("div", { class: "small" }, h("span", { class: "muted" }, `${plain(one.name)}: `), one.values.map(plain).join(", "))) : UNKNOWN)),
   col("Also called", (row) => (row.aliases.length ? h("span", { class: "small" }, row.aliases.map(plain).join(", ")) : UNKNOWN)),
 ];

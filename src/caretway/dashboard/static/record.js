@@ -1,4 +1,4 @@
-// Record: conversations with their content, for a bounded time, to be saved as a script of the simulator.
+// Record: conversations with their content, for a bounded time, to be saved as a script of the simulator. A part of Settings.
 
 import { change, text } from "./api.js";
 import { announce, button, code, col, copyable, empty, h, num, panel, small, table } from "./dom.js";
@@ -8,8 +8,6 @@ import { count, plain, time } from "./words.js";
 const MINUTES = [5, 15, 60];
 
 export const record = {
-  name: "record",
-  title: "Record",
   open(root) {
     let failure = null;
     let script = null;
@@ -66,7 +64,7 @@ export const record = {
         script && panel("Script", small("Of ", code(script.id), ". Read it before you pass it on: it holds what was said."), copyable(script.text, "the script")),
         panel(
           "Keep content",
-          h("p", null, "Off, unless you switch it on: then the timeline of a conversation also shows what was said. It is kept in memory, a bounded amount of it, and forgotten with the conversation or when the gateway stops."),
+          h("p", null, "Off, unless you switch it on: then a conversation also shows what was said, and the list of conversations their first words. It is kept in memory, a bounded amount of it, and forgotten with the conversation or when the gateway stops."),
           button(content.keep ? "Do not keep content" : "Keep content", () => keep(!content.keep), { "aria-pressed": String(content.keep) }),
         ),
       ];

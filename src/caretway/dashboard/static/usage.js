@@ -1,59 +1,72 @@
-// Usage: tokens and money by day, model, key and client; what sessions saved; budgets.
+// Usage: tokens and money by hour or day, by model, key, client and tool; what sessions saved; budgets; export.
 
+import { columns, parts, usageLegend } from "./chart.js";
 import { code, col, empty, figure, figures, h, num, panel, small, table } from "./dom.js";
-import { KINDS, days, parts } from "./plot.js";
 import { bar, fetched } from "./view.js";
-import { compact, count, date, moment, money, plain, plural, UNKNOWN } from "./words.js";
+import { compact, count, date, lasted, minute, moment, money, plain, plural, UNKNOWN } from "./words.js";
 
 const PERIODS = { today: "Today", week: "Week", month: "Month", all: "All" };
 const GROUPS = { model: "By model", key: "By key", client: "By client" };
+const BASE = "/caretway/v1/usage/export";
 
 export const usage = {
   name: "usage",
   title: "Usage",
   open(root, route) {
-    const period = PERIODS[route.query.get("period")] ? route.query.get("period") : "week";
-    const path = (by) => `/usage?period=${period}&by=${by}`;
+    const period = PERIODS[route.query.get("period")] ? route.query.get("period") : "today";
+    const slot = period === "today" ? "hour" : "day";
     return fetched(root, {
-      paths: ["day", ...Object.keys(GROUPS)].map(path),
+      paths: [slot, ...Object.keys(GROUPS), "tool"].map((by) => `/usage?period=${period}&by=${by}`),
       on: ["usage"],
-      draw: (daily, ...groups) => draw(period, daily, groups),
+      draw: (timed, ...told) => draw(period, timed, told.slice(0, -1), told.at(-1)),
     });
   },
 };
 
-function draw(period, daily, groups) {
-  const { total } = daily;
+function draw(period, timed, groups, tools) {
+  const { total, by } = timed;
   const choice = h(
     "div",
-    { class: "choice", role: "group", "aria-label": "Period" },
-    Object.entries(PERIODS).map(([name, title]) => h("a", { class: "button", href: `#/usage?period=${name}`, "aria-current": name === period ? "true" : null }, title)),
+    { class: "row spread" },
+    h("div", { class: "choice", role: "group", "aria-label": "Period" }, Object.entries(PERIODS).map(([name, title]) => h("a", { class: "button", href: `#/usage?period=${name}`, "aria-current": name === period ? "true" : null }, title))),
+    h("p", { class: "small" }, "Export as CSV: ", [by, ...Object.keys(GROUPS), "conversation"].map((one) => [h("a", { href: `${BASE}?period=${period}&by=${one}`, download: "" }, `by ${one}`), " "])),
   );
-  if (!daily.ledger) return [choice, panel(null, empty("The ledger is switched off.", "Switch it on with ", code("ledger"), " in the settings file."))];
-  if (!total || (total.responses === 0 && total.refused === 0)) return [choice, panel(null, empty("Nothing was used in this time.", "Every answer counts from now on.")), budgetPanel(daily.budgets)];
+  if (!timed.ledger) return [choice, panel(null, empty("The ledger is switched off.", "Switch it on with ", code("ledger_max_age"), " in the settings file."))];
+  if (total.responses === 0 && total.refused === 0) return [choice, panel(null, empty("Nothing was used in this time.", "Every answer counts from now on.")), budgetPanel(timed.budgets)];
   return [
     choice,
     panel(
       null,
       figures(
+        figure("Cost", money(total.cents), total.unpriced > 0 ? `${plural(total.unpriced, "run")} without a price` : "at list price"),
         figure("Tokens", compact(total.tokens), `${compact(total.output)} output`),
         figure("Input", compact(total.read), percent(total.cached_share, "cached")),
         figure("Saved by sessions", compact(total.saved), percent(total.saved_share, "less input")),
-        figure("Cost", money(total.cents), total.unpriced > 0 ? `${plural(total.unpriced, "run")} without a price` : "at list price"),
-        figure("Responses", count(total.responses), total.failed + total.refused > 0 ? `${count(total.failed)} failed, ${count(total.refused)} refused` : "none failed"),
+        figure("Answers", count(total.responses), total.failed + total.refused > 0 ? `${count(total.failed)} failed, ${count(total.refused)} refused` : "none failed"),
       ),
     ),
-    panel("By day", legend(), days(daily.rows), asTable("day", daily.rows, "Day")),
+    panel(by === "hour" ? "By hour" : "By day", usageLegend(), columns(timed.slots.length ? timed.slots : timed.rows.map((row) => row.group), timed.rows), asTable(by, timed.rows, by === "hour" ? "Hour" : "Day")),
     h(
       "div",
       { class: "columns" },
-      groups.map((told) => panel(GROUPS[told.by], told.rows.length ? [parts(told.rows), asTable(told.by, told.rows, GROUPS[told.by].slice(3))] : empty("Nothing."))),
+      groups.map((told) => panel(GROUPS[told.by], told.rows.length ? [parts(told.rows.filter((row) => row.tokens > 0)), asTable(told.by, told.rows, GROUPS[told.by].slice(3))] : empty("Nothing."))),
     ),
-    h("div", { class: "columns" }, savedPanel(total, daily.replays), budgetPanel(daily.budgets)),
-    daily.unpriced.length > 0 &&
-      small("Without a price (dollars for a million tokens, in the settings file): ", daily.unpriced.map((one) => [code(plain(one)), " "])),
-    daily.prices?.source && small(`Prices: ${plain(daily.prices.source)}${daily.prices.as_of ? `, as of ${plain(daily.prices.as_of)}` : ""}.`),
+    h("div", { class: "columns" }, toolPanel(tools.rows), savedPanel(total, timed.replays), budgetPanel(timed.budgets)),
+    timed.unpriced.length > 0 && small("Without a price (dollars for a million tokens, in the settings file): ", timed.unpriced.map((one) => [code(plain(one)), " "])),
+    timed.prices?.source && small(`Prices: ${plain(timed.prices.source)}${timed.prices.as_of ? `, as of ${plain(timed.prices.as_of)}` : ""}.`),
   ];
+}
+
+const TOOLS = [
+  col("Tool", (row) => code(row.group)),
+  num("Calls", (row) => count(row.calls)),
+  num("Waited", (row) => lasted(row.waited * 1000)),
+  num("Each", (row) => (row.waits ? lasted((row.waited / row.waits) * 1000) : UNKNOWN)),
+  num("Longest", (row) => lasted(row.longest * 1000)),
+];
+
+function toolPanel(rows) {
+  return panel("By tool", rows.length ? [table("Tools that models called, and how long they took", TOOLS, rows, (row) => row.group), small("The time from an answer with calls to the request with their results.")] : empty("No tool was called."));
 }
 
 function savedPanel(total, replays) {
@@ -62,10 +75,10 @@ function savedPanel(total, replays) {
     h("p", null, `${count(total.saved)} tokens were not sent again, because the conversation was still known. `, replayed(replays)),
     replays.length > 0 &&
       table(
-        "Why conversations were told again",
+        "Why the history was sent again",
         [
-          col("Why a conversation was told again", (row) => plain(row.reason)),
-          num("Responses", (row) => count(row.responses)),
+          col("Why the history was sent again", (row) => plain(row.reason)),
+          num("Answers", (row) => count(row.responses)),
           num("Tokens", (row) => compact(row.input)),
         ],
         replays,
@@ -76,14 +89,10 @@ function savedPanel(total, replays) {
 
 function replayed(rows) {
   const responses = rows.reduce((sum, row) => sum + row.responses, 0);
-  return responses ? `${plural(responses, "response")} began with the whole history instead.` : "No conversation had to be told again.";
+  return responses ? `${plural(responses, "answer")} began with the whole history instead.` : "No history had to be sent again.";
 }
 
 const percent = (share, of) => (share == null ? "" : `${Math.round(100 * share)} % ${of}`);
-
-function legend() {
-  return h("ul", { class: "legend", "aria-label": "Colours" }, KINDS.map((kind) => h("li", null, h("span", { class: kind.class }), kind.title)));
-}
 
 function asTable(by, rows, title) {
   return h(
@@ -118,7 +127,10 @@ function budgetPanel(budgets) {
             { class: "quota" },
             h("p", null, code(budget.text), h("span", { class: "number" }, plain(budget.says))),
             budget.share != null && bar(budget.share, `${plain(budget.text)}: ${Math.round(budget.share * 100)} % used`),
-            budget.resets_at && h("p", { class: "muted small", title: moment(budget.resets_at) }, `starts again on ${date(budget.resets_at)}`),
+            small(
+              budget.runs_out_at ? h("strong", { title: moment(budget.runs_out_at) }, `Runs out on ${date(budget.runs_out_at)}, ${minute(budget.runs_out_at)} at today's pace. `) : budget.share != null && budget.share < 1 && "Lasts at today's pace. ",
+              budget.resets_at && h("span", { title: moment(budget.resets_at) }, `Starts again on ${date(budget.resets_at)}.`),
+            ),
           ),
         ),
   );

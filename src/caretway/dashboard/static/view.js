@@ -5,6 +5,7 @@ import { button, h, prose, renew } from "./dom.js";
 import { ago, moment, span } from "./words.js";
 
 export const closed = {};
+const APART_MS = 2000;
 
 /** A failure with what to do. */
 export function trouble(failure, again) {
@@ -17,15 +18,21 @@ export function trouble(failure, again) {
   );
 }
 
-/** Show `draw(data)` in `root`. `paths` are fetched together; `on`: the names in `changed` that ask for more. */
+/** Show `draw(data)` in `root`. `paths` are fetched together; `on`: the names in `changed` that ask for more, every two
+ * seconds at most. */
 export function fetched(root, { paths, on, draw, now }) {
   let leaving = new AbortController();
   let data = null;
+  let timer = 0;
+  let loaded = 0;
   renew(root, h("p", { class: "muted", "aria-busy": "true" }, "Loading …"));
 
   async function load() {
     leaving.abort();
     leaving = new AbortController();
+    clearTimeout(timer);
+    timer = 0;
+    loaded = performance.now();
     const { signal } = leaving;
     try {
       const list = typeof paths === "function" ? paths() : paths;
@@ -40,15 +47,21 @@ export function fetched(root, { paths, on, draw, now }) {
     if (data) renew(root, draw(...data));
   }
 
+  function soon() {
+    if (!timer) timer = setTimeout(load, Math.max(0, loaded + APART_MS - performance.now()));
+  }
+
   load();
   return {
     load,
     redraw,
     now,
-    changed: (what) => (what.length === 0 || what.some((one) => on.includes(one))) && load(),
-    close: () => leaving.abort(),
+    changed: (what) => (what.length === 0 || what.some((one) => on.includes(one))) && soon(),
+    close: () => (clearTimeout(timer), leaving.abort()),
   };
 }
+
+export const conversationLink = (id) => `#/conversations/${encodeURIComponent(id)}`;
 
 /** A point in time, as "3 min ago"; the clock of the page keeps it current. */
 export function when(t) {

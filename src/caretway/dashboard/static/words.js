@@ -4,6 +4,7 @@ const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const day = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const hours = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 export const UNKNOWN = "–";
 
@@ -43,6 +44,7 @@ export function ago(seconds) {
 
 export const date = (t) => (t == null ? UNKNOWN : day.format(t * 1000));
 export const time = (t) => (t == null ? UNKNOWN : clock.format(t * 1000));
+export const minute = (t) => hours.format(t * 1000);
 export const moment = (t) => (t == null ? UNKNOWN : full.format(t * 1000));
 
 /** A name that came from a client or a model, in one line. Marks that change the direction of text, and control
@@ -57,6 +59,20 @@ export function plain(text) {
 export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : (many ?? `${one}s`)}`;
 
 export const DIALECTS = { openai_chat: "Chat Completions", openai_responses: "Responses", anthropic_messages: "Messages" };
+
+/** A group of hours or days: `14:00`, `19 Nov`. */
+export function shortGroup(group) {
+  const at = new Date(`${group}T12:00:00`);
+  return Number.isNaN(at.getTime()) ? plain(group).slice(-5) : day.format(at);
+}
+
+/** How an answer ended. */
+const OUTCOMES = { paused: "called tools", end: "done", length: "cut at its length limit", "hung up": "client hung up" };
+export const outcome = (row) => OUTCOMES[row.outcome] ?? plain(row.outcome);
+
+/** What a live turn does. */
+export const STATES = { running: "running", parked: "waiting for a tool", detached: "client is gone" };
+export const STATE_TONES = { running: "good", parked: "warn" };
 
 /** The colour of an outcome of a session. */
 export const TONES = { resumed: "good", continued: "good", repeated: "good", fresh: "", replayed: "warn", refused: "bad" };

@@ -1,8 +1,9 @@
 // The playground: a conversation with a model that streams, with thinking, tool calls and usage; and its request as code.
 
-import { ask, get } from "./api.js";
+import { ask, get, release } from "./api.js";
 import { announce, badge, button, code, copyable, empty, h, panel, renew } from "./dom.js";
-import { asCurl, asJavaScript, asPython } from "./code.js";
+import { asCurl, asPython, asTypeScript } from "./code.js";
+import { Words } from "./markdown.js";
 import { trouble } from "./view.js";
 import { count, lasted, plain, TONES } from "./words.js";
 
@@ -17,13 +18,15 @@ const TOOL = [
     },
   },
 ];
-const WAYS = { curl: asCurl, Python: asPython, JavaScript: asJavaScript };
+const WAYS = { curl: asCurl, Python: asPython, TypeScript: asTypeScript };
+/** So near the end of the page that it follows the answer. */
+const NEAR_PX = 160;
 
 let kept = null;
 
-export const tryIt = {
-  name: "try",
-  title: "Try it",
+export const playground = {
+  name: "playground",
+  title: "Playground",
   open(root, _route, app) {
     kept ??= new Playground(app);
     kept.show(root);
@@ -38,9 +41,12 @@ class Playground {
     this.models = [];
     this.way = "curl";
     this.leaving = null;
+    /** Calls whose results a turn of the gateway waits for. */
+    this.parked = [];
+    addEventListener("pagehide", () => this.letGo());
     this.model = h("select", { id: "try-model", on: { change: () => (this.drawEffort(), this.drawCode()) } });
     this.effort = h("select", { id: "try-effort", on: { change: () => this.drawCode() } });
-    this.effortField = h("div", { class: "field" }, h("label", { for: "try-effort" }, "Effort"), this.effort);
+    this.effortField = h("span", { class: "choose" }, h("label", { for: "try-effort" }, "Effort"), this.effort);
     this.system = h("textarea", { id: "try-system", rows: 2, on: { input: () => this.drawCode() } });
     this.offer = h("input", { type: "checkbox", id: "try-offer", on: { change: () => this.drawCode() } });
     this.tools = h("textarea", { id: "try-tools", rows: 8, spellcheck: "false", class: "mono", on: { input: () => this.drawCode() } }, JSON.stringify(TOOL, null, 1));
@@ -70,14 +76,14 @@ class Playground {
       { class: "try" },
       h(
         "div",
-        null,
+        { class: "talk" },
         this.log,
         h(
           "form",
           { class: "panel composer", on: { submit: (event) => this.send(event) } },
-          h("label", { for: "try-prompt" }, "Message"),
+          h("label", { for: "try-prompt", class: "unseen" }, "Message"),
           this.prompt,
-          h("div", { class: "row" }, this.go, this.stop, this.again, h("span", { class: "muted small" }, "Ctrl + Enter sends")),
+          h("div", { class: "row" }, this.go, this.stop, this.again, h("span", { class: "choose" }, h("label", { for: "try-model" }, "Model"), this.model), this.effortField, h("span", { class: "muted small" }, "Ctrl + Enter sends")),
           this.said,
         ),
       ),
@@ -85,8 +91,7 @@ class Playground {
         "div",
         null,
         panel(
-          null,
-          h("div", { class: "fields" }, h("div", { class: "field" }, h("label", { for: "try-model" }, "Model"), this.model), this.effortField),
+          "Options",
           h("details", null, h("summary", null, "System prompt"), h("label", { for: "try-system", class: "unseen" }, "System prompt"), this.system),
           h(
             "details",
@@ -100,6 +105,12 @@ class Playground {
         h("section", { class: "panel" }, h("h2", null, "The request as code"), this.code),
       ),
     );
+  }
+
+  /** Nobody will answer these calls any more: their turn must not wait for them. */
+  letGo() {
+    if (this.parked.length) release(this.parked[0].id);
+    this.parked = [];
   }
 
   show(root) {
@@ -131,6 +142,7 @@ class Playground {
 
   clear() {
     this.leaving?.abort();
+    this.letGo();
     this.messages = [];
     renew(this.log, empty("No answer yet.", "What you send here goes the way of every client's request, and counts like one."));
     this.drawCode();
@@ -179,8 +191,9 @@ class Playground {
     event.preventDefault();
     const prompt = this.prompt.value.trim();
     if (this.leaving || !prompt) return;
+    if (this.parked.length) return document.getElementById(`result-${this.parked[0].id}`)?.focus();
     if (this.messages.length === 0) this.log.replaceChildren();
-    this.log.append(h("div", { class: "said user" }, h("h2", null, "You"), h("div", { class: "words" }, prompt)));
+    this.log.append(h("div", { class: "said user" }, h("h2", null, "You"), h("div", { class: "words" }, h("p", { dir: "auto" }, prompt))));
     this.prompt.value = "";
     this.messages.push({ role: "user", content: prompt });
     this.answer();
@@ -188,28 +201,45 @@ class Playground {
 
   async answer() {
     const shown = new Answer(this.log);
+    const talk = this.messages;
     this.leaving = new AbortController();
+    const { signal } = this.leaving;
     this.busy(true);
     const started = performance.now();
+    this.follow(true);
     try {
-      const response = await ask("POST", "/try", this.body(""), this.leaving.signal);
+      const response = await ask("POST", "/try", this.body(""), signal);
       shown.headers(response.headers);
-      for await (const chunk of chunks(response.body)) shown.take(chunk, performance.now() - started);
-      shown.end(performance.now() - started);
+      for await (const chunk of chunks(response.body)) {
+        shown.take(chunk, performance.now() - started);
+        this.follow();
+      }
     } catch (failure) {
-      shown.end(performance.now() - started);
-      if (this.leaving?.signal.aborted) shown.note("Stopped.");
+      if (signal.aborted) shown.note("Stopped.");
       else shown.fail(failure);
     }
+    await shown.end(performance.now() - started, signal.aborted);
     this.leaving = null;
     this.busy(false);
-    if (shown.message.content || shown.calls.length) this.messages.push(shown.message);
-    if (shown.calls.length && !shown.failed) shown.askResults((results) => this.giveResults(results));
-    announce(shown.failed ? "The answer failed." : shown.calls.length ? "The model waits for tool results." : "The answer is complete.");
+    if (talk !== this.messages) return; // another conversation was begun meanwhile
+    if (shown.message.content || shown.calls.length) talk.push(shown.message);
+    if (shown.calls.length && !shown.failed && !signal.aborted) {
+      this.parked = shown.calls;
+      shown.askResults((results) => this.giveResults(results));
+    }
+    announce(shown.failed ? "The answer failed." : shown.calls.length ? "The model is waiting for tool results." : "The answer is complete.");
+    this.follow();
     this.drawCode();
   }
 
+  /** Keep the end in sight for a reader who is there. */
+  follow(always) {
+    const page = document.documentElement;
+    if (always || page.scrollHeight - innerHeight - scrollY < NEAR_PX) requestAnimationFrame(() => this.log.isConnected && this.log.lastElementChild?.scrollIntoView({ block: "end" }));
+  }
+
   giveResults(results) {
+    this.parked = [];
     this.messages.push(...results);
     this.answer();
   }
@@ -221,26 +251,27 @@ class Playground {
   }
 }
 
-/** One answer on the screen. Its words are appended to text nodes: nothing in them is ever read as HTML. */
+/** One answer on the screen. Nothing in it is ever read as HTML. */
 class Answer {
   constructor(log) {
-    this.thinking = document.createTextNode("");
-    this.text = document.createTextNode("");
-    this.thought = h("details", { hidden: true, open: true }, h("summary", null, "Thinking"), h("div", { class: "words muted", dir: "auto" }, this.thinking));
-    this.words = h("div", { class: "words", dir: "auto" }, this.text);
+    this.thinking = new Words("muted");
+    this.words = new Words();
+    this.thought = h("details", { hidden: true, open: true }, h("summary", null, "Thinking"), this.thinking.node);
     this.callList = h("div");
     this.foot = h("p", { class: "muted small foot" });
-    this.node = h("div", { class: "said model" }, h("h2", null, "Model"), this.thought, this.words, this.callList, this.foot);
+    this.node = h("div", { class: "said model" }, h("h2", null, "Model"), this.thought, this.words.node, this.callList, this.foot);
     this.calls = [];
     this.told = [];
     this.usage = null;
     this.first = null;
     this.failed = false;
+    this.noted = null;
+    this.drawing = 0;
     log.append(this.node);
   }
 
   get message() {
-    const message = { role: "assistant", content: this.text.data || null };
+    const message = { role: "assistant", content: this.words.text || null };
     if (this.calls.length) message.tool_calls = this.calls;
     return message;
   }
@@ -259,9 +290,9 @@ class Answer {
       if (delta && Object.keys(delta).some((name) => name !== "role" && delta[name])) this.first ??= ms;
       if (delta?.reasoning_content) {
         this.thought.hidden = false;
-        this.thinking.appendData(delta.reasoning_content);
+        this.thinking.add(delta.reasoning_content);
       }
-      if (delta?.content) this.text.appendData(delta.content);
+      if (delta?.content) this.words.add(delta.content);
       for (const piece of delta?.tool_calls ?? []) this.takeCall(piece);
     }
   }
@@ -271,22 +302,30 @@ class Answer {
     if (piece.id) call.id = piece.id;
     call.function.name += piece.function?.name ?? "";
     call.function.arguments += piece.function?.arguments ?? "";
-    renew(this.callList, this.calls.map((one) => h("div", { class: "call" }, badge("calls", "warn"), " ", code(one.function.name), h("pre", { tabindex: "0", "aria-label": "Arguments" }, one.function.arguments))));
+    this.drawing ||= requestAnimationFrame(() => this.drawCalls());
   }
 
-  end(ms) {
+  drawCalls() {
+    this.drawing = 0;
+    renew(this.callList, this.calls.map((one) => h("div", { class: "call" }, badge("calls", "warn"), " ", code(one.function.name), h("pre", { tabindex: "0", "aria-label": "Arguments" }, one.function.arguments))), this.noted);
+  }
+
+  async end(ms, stopped) {
+    await Promise.all([this.thinking.end(), this.words.end()]);
     const parts = [...this.told];
     if (this.usage) {
       const cached = this.usage.prompt_tokens_details?.cached_tokens;
       parts.push(`${count(this.usage.prompt_tokens)} in${cached ? ` (${count(cached)} cached)` : ""}, ${count(this.usage.completion_tokens)} out`);
     }
     if (this.first != null) parts.push(`first token after ${lasted(this.first)}`);
-    parts.push(`done in ${lasted(ms)}`);
+    parts.push(`${this.failed ? "failed after" : stopped ? "stopped after" : "done in"} ${lasted(ms)}`);
+    this.drawCalls();
     renew(this.foot, parts.map((part, index) => [index > 0 && " · ", part]));
   }
 
   note(words) {
-    this.callList.append(h("p", { class: "muted" }, words));
+    this.noted = h("p", { class: "muted" }, words);
+    this.drawCalls();
   }
 
   fail(failure) {
@@ -304,7 +343,7 @@ class Answer {
           submit: (event) => {
             event.preventDefault();
             const results = this.calls.map((call, index) => ({ role: "tool", tool_call_id: call.id, content: fields[index].value }));
-            form.replaceWith(results.map((result) => h("div", { class: "said tool" }, h("h2", null, "Tool result"), h("div", { class: "words" }, result.content))).reduce((all, one) => (all.append(one), all), h("div")));
+            form.replaceWith(results.map((result) => h("div", { class: "said tool" }, h("h2", null, "Tool result"), h("div", { class: "words" }, h("p", { dir: "auto" }, result.content)))).reduce((all, one) => (all.append(one), all), h("div")));
             give(results);
           },
         },
