@@ -1,5 +1,5 @@
-"""Screenshots of every tab, after the scripted day of `contract/test_ledger_day.py`, spread over a week with the times of
-real answers, and with turns that wait for tools. `./scripts/screenshots` calls it.
+"""Screenshots of every tab, after the scripted day of `contract/test_ledger_day.py`, spread over a week with the times
+of real answers, and with turns that wait for tools. `./scripts/screenshots` calls it.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, in front of a real gateway and a simulated Cursor: its tabs, live turns, the playground,
+"""The dashboard in a real browser, in front of a gateway and a simulated Cursor: its tabs, live turns, the playground,
 restarts, keys. What is hostile is in test_hostile.
 """
 

@@ -104,6 +104,32 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
         assert sorted(found["unpriced"]) == ["[prices.sim-auto]", "[prices.sim-think]"]
         listed = (await client.http.get("/caretway/v1/conversations")).json()["data"]
         assert {kind: sum(row[kind] for row in listed) for kind in KINDS} == whole
+        hours = (await client.http.get("/caretway/v1/usage?period=today&by=hour")).json()
+        assert {kind: sum(row[kind] for row in hours["rows"]) for kind in KINDS} == whole
+        assert {row["group"] for row in hours["rows"]} <= set(hours["slots"])
+        assert sum(row["cents"] or 0 for row in hours["rows"]) == pytest.approx(cents)
+        (lookup,) = (await client.http.get("/caretway/v1/usage?period=today&by=tool")).json()["rows"]
+        with closing(sqlite3.connect(data / "ledger.sqlite")) as db:
+            answers, failed, first = db.execute(
+                "SELECT count(*), sum(error != ''), max(first_ms) FROM responses"
+            ).fetchone()
+            (calls,) = db.execute("SELECT sum(calls) FROM responses").fetchone()
+        assert (lookup["group"], lookup["calls"], lookup["waits"]) == ("lookup", calls, calls)
+
+        # Its overview: sixty minutes of the same rows.
+        overview = (await client.http.get("/caretway/v1/overview")).json()
+        minutes = overview["minutes"]
+        assert {kind: sum(one[kind] for one in minutes) for kind in KINDS} == whole
+        assert (sum(one["answers"] for one in minutes), sum(one["failed"] for one in minutes)) == (answers, failed)
+        assert max(one["first_p95"] or 0 for one in minutes) <= first
+        assert overview["today"]["total"] == total
+        assert sum(row["cents"] or 0 for row in overview["today"]["clients"]) == pytest.approx(cents)
+
+        # A conversation: the costs of its steps add up to its own.
+        for row in listed:
+            told = (await client.http.get(f"/caretway/v1/conversations/{row['id']}")).json()
+            assert sum(step["cents"] or 0 for step in told["steps"]) == pytest.approx(row["cents"] or 0)
+            assert sum(step["held"] or 0 for step in told["steps"]) == row["saved"]
 
         # The commands.
         where = ("--data-dir", str(data))
@@ -124,6 +150,12 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
             now["backend"]["standing"] == "stand-in" == (await client.http.get("/health")).json()["backend"]["standing"]
         )
 
+        hours_told = await asyncio.to_thread(
+            run_command, tmp_path, "", "usage", "--json", "--no-quota", "--by", "hour", *where
+        )
+        rows_told = {row["hour"]: row["tokens"] for row in json.loads(hours_told.stdout)["rows"]}
+        assert rows_told == {row["group"]: row["tokens"] for row in hours["rows"]}
+
         # `caretway top`, in the middle of an answer: ten pieces of five tokens each.
         body = {
             "model": "sim-auto",
@@ -141,3 +173,4 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
             top = json.loads(done.stdout)
             (turn,) = top["turns"]
             assert (top["running"], top["parked"], turn["tokens"]) == (1, 0, 10 * 5)
+            assert top["overview"]["today"] == overview["today"]

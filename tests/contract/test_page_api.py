@@ -14,10 +14,8 @@ from typing import Any
 import httpx
 import pytest
 
-from caretway.api.page_files import PageFiles
 from caretway.dashboard import feed
 from caretway.dashboard.feed import MAX_READERS
-from caretway.dashboard.parts import STATIC
 from caretway.usage.keys.key_file import KeyFile
 from caretway.usage.keys.named_key import added, revoked
 from contract.gateways import CHAT, Client, gateway, streamed
@@ -34,7 +32,7 @@ async def token(client: Client) -> dict[str, str]:
 
 
 async def get(client: Client, path: str, **query: Any) -> Any:
-    answer = await client.http.get(BASE + path, params=query)
+    answer = await client.http.get(BASE + path, params=query or None)
     assert answer.status_code == 200, answer.text
     assert answer.headers["cache-control"] == "no-store"
     return answer.json()
@@ -221,10 +219,6 @@ async def test_a_browser_gets_the_page_and_nothing_may_be_put_into_it(
         assert (await client.http.get("/", headers=html | evil)).status_code == 403
 
 
-def test_the_page_is_small() -> None:
-    assert PageFiles(STATIC).size < 100_000
-
-
 async def test_which_named_keys_open_the_page(tmp_path: Path) -> None:
     file = KeyFile(tmp_path)
     now = time.time()
@@ -273,6 +267,14 @@ async def test_a_tool_loop_as_the_page_sees_it() -> None:
         assert (one["id"], one["calls"], one["client"]) == (conversation, 2, "opencode")
         assert one["sessions"] == {"fresh": 1, "resumed": 2}
         assert one["saved"] > 0
+        assert (one["outcome"], one["error"], one["errors"], one["opening"]) == ("end", "", {}, "")
+        for query, found in (
+            ("?client=opencode&model=sim-auto&period=hour", 1),
+            ("?client=codex", 0),
+            ("?failed=1", 0),
+        ):
+            assert len((await get(client, f"/conversations{query}"))["data"]) == found, query
+        assert listed["choices"]["client"] == ["opencode"]
         told = await get(client, f"/conversations/{conversation}")
         assert [step["tools"] for step in told["steps"]] == [["read"], ["bash"], []]
         assert [step["session"] for step in told["steps"]] == ["fresh", "resumed", "resumed"]
@@ -348,7 +350,48 @@ async def test_the_last_error_says_what_to_do() -> None:
         await client.chat("sim: fail usage_limit")
         error = (await get(client, "/now"))["last_error"]
         assert error["status"] == 402
-        assert error["message"] and error["hint"]
+        assert error["message"] and error["hint"] and error["conversation"]
+        while not (overview := await get(client, "/overview"))["answers"]:
+            await asyncio.sleep(0.05)
+        (answer,) = overview["answers"]
+        assert (answer["error"], answer["message"]) == (error["code"], error["message"])
+        assert overview["errors"] == [{"code": error["code"], "count": 1, "says": error["message"]}]
+        step = (await get(client, f"/conversations/{error['conversation']}"))["steps"][0]
+        assert (step["message"], step["hint"]) == (error["message"], error["hint"])
+
+
+async def test_an_error_fades_after_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with gateway() as client:
+        await client.chat("sim: fail usage_limit")
+        assert (await get(client, "/now"))["last_error"]
+        monkeypatch.setattr("caretway.dashboard.now.ERROR_S", 0.0)
+        assert (await get(client, "/now"))["last_error"] is None
+
+
+async def test_a_client_lets_a_turn_go_by_the_id_of_a_call() -> None:
+    async with gateway() as client:
+        answer = await client.chat("sim: call read {}\nsim: say done", tools=TOOLS)
+        assert (await get(client, "/now"))["parked"] == 1
+        path = f"{BASE}/turns/{answer.calls[0]['id']}"
+        assert (await client.http.delete(path, headers=await token(client))).json() == {"cancelled": True}
+        assert (await get(client, "/now"))["turns"] == []
+        assert (await client.http.delete(path, headers=await token(client))).status_code == 404
+
+
+async def test_the_overview_is_made_once_for_all_who_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with gateway() as client:
+        await client.chat("sim: say hello")
+        while (await get(client, "/overview"))["today"]["total"] is None or not (
+            first := await get(client, "/overview")
+        )["answers"]:
+            await asyncio.sleep(0.05)
+        page = client.gateway._page
+        assert page is not None
+        monkeypatch.setattr(page.books, "ask", None)  # nobody asks the ledger again
+        monkeypatch.setattr("caretway.dashboard.tabs.time.time", lambda: first["at"])
+        assert await get(client, "/overview") == first
+        minute = first["minutes"][-1]
+        assert (len(first["minutes"]), minute["answers"], minute["failed"]) == (60, 1, 0)
 
 
 async def test_tokens_a_second_while_a_model_speaks() -> None:
@@ -476,6 +519,13 @@ async def test_usage_by_every_group_and_the_budgets() -> None:
         assert (runs["spent"], runs["limit"], runs["share"]) == (3, 10, 0.3)
         assert "3 of 10 runs today" in runs["says"]
         assert conversation["spent"] is None
+        today = await get(client, "/usage", by="hour", period="today")
+        assert today["rows"][0]["group"] == today["slots"][-1] and sum(row["runs"] for row in today["rows"]) == 3
+        week = await get(client, "/usage", by="day")
+        assert len(week["slots"]) == 7 and week["slots"][-1] == week["rows"][-1]["group"]
+        assert (await get(client, "/usage", by="tool"))["rows"] == []
+        lines = (await client.http.get(f"{BASE}/usage/export", params={"by": "client"})).text.splitlines()
+        assert lines[0].startswith("client,responses,") and lines[1].startswith("opencode,3,")
         for query in ({"by": "colour"}, {"period": "tomorrow"}):
             assert (await client.http.get(f"{BASE}/usage", params=query)).status_code == 400
 

@@ -130,13 +130,14 @@ def masked(lines: list[str]) -> str:
     since, tokens = head.index("SINCE"), head.index("TOKENS")
     told = []
     for line in lines:
-        if line.startswith(("running", "parked")):
+        if line.startswith(("running", "waiting")):
             count = "    NN" if line[tokens : tokens + 6].strip() else line[tokens : tokens + 6]
             line = line[:since] + "  NNs" + line[since + 5 : tokens] + count + line[tokens + 6 :]
         line = line.replace(__version__, "VERSION")
         line = re.sub(r"127\.0\.0\.1:\d{5}", "127.0.0.1:NNNNN", line)
         line = re.sub(r" +up \S+$", "  up NN", line)
         line = re.sub(r"[\d.]+ tokens/s", "N tokens/s", line)
+        line = re.sub(r"^(answers|tokens|first token|errors) .*", r"\1 ...", line)
         told.append(line.rstrip())
     return "\n".join(told) + "\n"
 
@@ -145,7 +146,7 @@ async def test_ten_loops_on_a_terminal(tmp_path: Path) -> None:
     async with ten_loops(tmp_path) as (gateway, _):
         pane = Pane(tmp_path)
         try:
-            lines = await pane.until(r"3 running  7 parked")
+            lines = await pane.until(r"3 running  7 waiting for a tool")
             assert len(lines) == 24
             assert max(map(len, lines)) <= 80
             if os.environ.get("CARETWAY_TEST_RENEW"):
@@ -153,11 +154,11 @@ async def test_ten_loops_on_a_terminal(tmp_path: Path) -> None:
             assert masked(lines) == GOLDEN.read_text()
             pane.press("s")
             lines = await pane.until("sort: state")
-            states = [line.split()[0] for line in lines if line.startswith(("running", "parked"))]
-            assert states == ["parked"] * 7 + ["running"] * 3
+            states = [line.split()[0] for line in lines if line.startswith(("running", "waiting"))]
+            assert states == ["waiting"] * 7 + ["running"] * 3
             pane.press("sr")
             lines = await pane.until(r"sort: model \(reversed\)")
-            assert next(line for line in lines if line.startswith(("running", "parked"))).split()[1] == "sim-think"
+            assert next(line for line in lines if line.startswith(("running", "waiting"))).split()[1] == "sim-think"
             pane.press("jc")
             await pane.until("Cancel the chosen turn")
             pane.press("n")
@@ -166,7 +167,7 @@ async def test_ten_loops_on_a_terminal(tmp_path: Path) -> None:
             pane.press("c")
             await pane.until("Cancel the chosen turn")
             pane.press("y")
-            await pane.until("9 running|2 running|6 parked")
+            await pane.until("9 running|2 running|6 waiting")
             assert gateway.tenants.live == 9
             pane.press("q")
             assert await pane.ended() == 0
@@ -184,8 +185,9 @@ async def test_on_a_pipe_it_is_told_once(tmp_path: Path) -> None:
     async with ten_loops(tmp_path):
         plain, once = await asyncio.to_thread(shown), await asyncio.to_thread(shown, "--once")
         for text in (plain, once):
-            assert "3 running  7 parked" in text
-            assert len([line for line in text.splitlines() if line.startswith(("running", "parked"))]) == 10
+            assert "3 running  7 waiting for a tool" in text
+            assert len([line for line in text.splitlines() if line.startswith(("running", "waiting"))]) == 10
+        assert "answers" in plain and "in 60 minutes" in plain
         told: dict[str, Any] = json.loads(await asyncio.to_thread(shown, "--json"))
         assert [turn["waiting_for"] for turn in told["turns"]][:2] == [["read"], ["Bash"]]
 
@@ -209,7 +211,7 @@ def test_a_gateway_with_tls_is_named_and_not_watched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (10, 5), (60, 20), (80, 24), (200, 60)])
 def test_every_size_is_filled_and_not_exceeded(size: tuple[int, int]) -> None:
-    from caretway.cli.terminal import Style
+    from caretway.cli.terminal import BLOCKS, Style
     from caretway.cli.top_view import TopState, listing, screen
 
     turn = {
@@ -238,9 +240,16 @@ def test_every_size_is_filled_and_not_exceeded(size: tuple[int, int]) -> None:
         "turns_left_off": 200,
         "last_error": {"at": 0.0, "status": 402, "code": "x", "message": "\x1b]0;evil\x07" * 99, "hint": "y"},
     }
+    minute = {"answers": 10**9, "failed": 3, "refused": 2, "first_p95": 1e7, "first_p50": 1.0}
+    minute |= dict.fromkeys(("input", "cache_read", "cache_write", "output"), 10**12)
+    overview = {
+        "minutes": [minute] * 60,
+        "errors": [{"code": "\x1b[2Jcode" * 9, "count": 9}],
+        "today": {"total": {"cents": 1e6}, "clients": [{"group": "\u202eevil" * 9, "cents": 1e6}]},
+    }
     width, height = size
-    lines = screen(now, TopState(chosen="99"), Style(), width, height)
+    lines = screen(now, overview, TopState(chosen="99"), Style(), width, height, BLOCKS)
     assert len(lines) <= height
     assert "\x1b" not in "".join(lines)
     assert max(map(len, lines)) <= width
-    assert max(map(len, listing(now, Style(), width))) <= max(width, 60)
+    assert max(map(len, listing(now, overview, Style(), width, BLOCKS))) <= max(width, 60)

@@ -191,3 +191,25 @@ def printable(text: str) -> str:
 
 def terminal_width(unknown: int = 100) -> int:
     return shutil.get_terminal_size((unknown, 24)).columns
+
+
+BLOCKS: Final = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
+"""Eighths of a cell."""
+ASCII_LEVELS: Final = ".:-=+*#"
+
+
+def levels_for(stream: TextIO) -> str:
+    """The characters of a chart that this stream can show."""
+    return BLOCKS if "utf" in (stream.encoding or "").lower() else ASCII_LEVELS
+
+
+def chart(values: Sequence[float], height: int, levels: str) -> list[str]:
+    """Values as columns, `height` lines high, the top line first. A value above zero is always seen."""
+    top = max(values, default=0.0)
+    steps = [0 if value <= 0 else max(1, round(value / top * height * len(levels))) for value in values]
+
+    def cell(step: int, below: int) -> str:
+        here = min(len(levels), step - below * len(levels))
+        return levels[here - 1] if here > 0 else " "
+
+    return ["".join([cell(step, below) for step in steps]) for below in reversed(range(height))]

@@ -1,5 +1,5 @@
-"""`caretway top`: what the running gateway does, live in the terminal: its turns in a table, keys to sort them, to
-cancel one, to quit. On a pipe, with `--once` or `--json`, it is told once. It asks the page's API.
+"""`caretway top`: what the running gateway does, live in the terminal: the last hour, its turns in a table, keys to
+sort them, to cancel one, to quit. On a pipe, with `--once` or `--json`, it prints once. It asks the dashboard's API.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from itertools import count
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from ..config import SETTINGS, Settings
 from .flags import add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
-from .terminal import style_for, terminal_width
+from .terminal import levels_for, style_for, terminal_width
 from .top_view import SORTS, TopState, listing, ordered, screen
-
-if TYPE_CHECKING:
-    from .terminal import Style
 
 NAME: Final = "top"
 SUMMARY: Final = "watch what the running gateway does"
 DESCRIPTION: Final = (
-    "Show the turns of the running gateway, live: model, client, how the session went\n"
-    "on, since when, and which tool it waits for. Keys: s sorts, r reverses, j and k\n"
+    "Show what the running gateway does, live: the last hour, today's cost, and its\n"
+    "turns with the tools they are waiting for. Keys: s sorts, r reverses, j and k\n"
     "choose a turn, c cancels it, q quits.\n"
-    "On a pipe, or with --once, it is shown once."
+    "On a pipe, or with --once, print it once."
 )
 EXAMPLES: Final = """\
 examples:
@@ -41,6 +39,8 @@ examples:
   caretway top --json | jq '.turns[].model'
 """
 EVERY_S: Final = 1.0
+HOUR_EVERY: Final = 5
+"""How many looks at the turns there are for one at the last hour."""
 PATIENCE_S: Final = 10.0
 MAX_ANSWER: Final = 4_000_000
 _ENTER: Final = "\x1b[?1049h\x1b[?25l"
@@ -61,18 +61,18 @@ def run(arguments: argparse.Namespace) -> int:
     remark(remarks)
     log_to_stderr("error")
     gateway = find_gateway(settings)
-    now = gateway.now()
+    now, overview = gateway.now(), gateway.overview()
     if arguments.json:
-        say([json.dumps(now, indent=2)])
+        say([json.dumps(now | {"overview": overview}, indent=2)])
     elif arguments.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say(listing(now, style_for(sys.stdout), terminal_width(80)))
+        say(listing(now, overview, style_for(sys.stdout), terminal_width(80), levels_for(sys.stdout)))
     else:
-        _watch(gateway, now)
+        _watch(gateway, now, overview)
     return 0
 
 
 class WatchedGateway:
-    """The page's API of one gateway. Blocking."""
+    """The dashboard's API of one gateway. Blocking."""
 
     def __init__(self, url: str, key: str) -> None:
         parts = urlsplit(url)
@@ -82,6 +82,10 @@ class WatchedGateway:
 
     def now(self) -> dict[str, Any]:
         found: dict[str, Any] = self._ask("GET", "/caretway/v1/now")
+        return found
+
+    def overview(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._ask("GET", "/caretway/v1/overview")
         return found
 
     def cancel(self, turn: str) -> str:
@@ -138,11 +142,12 @@ def find_gateway(settings: Settings) -> WatchedGateway:
 # ---- live
 
 
-def _watch(gateway: WatchedGateway, now: dict[str, Any]) -> None:
-    state, style = TopState(), style_for(sys.stdout)
+def _watch(gateway: WatchedGateway, now: dict[str, Any], overview: dict[str, Any]) -> None:
+    state, style, levels = TopState(), style_for(sys.stdout), levels_for(sys.stdout)
     with _raw_terminal() as keyboard:
-        while True:
-            _draw(now, state, style)
+        for look in count(1):
+            width, height = shutil.get_terminal_size((80, 24))
+            _draw(screen(now, overview, state, style, width, height, levels))
             keys = _keys(keyboard, EVERY_S)
             for key in keys:
                 if key in (b"q", b"Q", b"\x03", b"\x04"):
@@ -150,6 +155,8 @@ def _watch(gateway: WatchedGateway, now: dict[str, Any]) -> None:
                 state = _pressed(key, state, now, gateway)
             try:
                 now = gateway.now()
+                if look % HOUR_EVERY == 0:
+                    overview = gateway.overview()
             except CommandFailed as failure:
                 state = replace(state, remark=f"{failure.message}; q quits")
 
@@ -174,9 +181,7 @@ def _pressed(key: bytes, state: TopState, now: dict[str, Any], gateway: WatchedG
     return state
 
 
-def _draw(now: dict[str, Any], state: TopState, style: Style) -> None:
-    width, height = shutil.get_terminal_size((80, 24))
-    lines = screen(now, state, style, width, height)
+def _draw(lines: list[str]) -> None:
     sys.stdout.write("\x1b[H" + "\x1b[K\r\n".join(lines) + "\x1b[K\x1b[J")
     sys.stdout.flush()
 

@@ -1,23 +1,31 @@
-"""How `caretway top` looks: what the gateway is and does, its live turns as a table that fits the terminal, the last
-error, the keys. A snapshot and a size in, lines out.
+"""How `caretway top` looks: what the gateway is and does, the last hour as small charts, today's cost, live turns as a
+table that fits the terminal, the last error, the keys. Snapshots and a size in, lines out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .terminal import GAP, Style, printable
+from .quota import dollars
+from .terminal import GAP, Style, chart, printable
+from .usage_view import compact
 
 SORTS: Final = ("since", "state", "model", "client", "tokens")
-_HEADS: Final = ("STATE", "MODEL", "CLIENT", "SESSION", "SINCE", "TOKENS", "WAITS FOR")
+_HEADS: Final = ("STATE", "MODEL", "CLIENT", "SESSION", "SINCE", "TOKENS", "WAITING FOR")
 _RIGHT: Final = frozenset({4, 5})
+KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _FEWEST: Final = (8, 12, 8, 9, 5, 6, 8)
 """Columns that each has at least; names give way first."""
 _BAR: Final = 10
 _AROUND: Final = 7
 """Lines that are not turns: three on top, an empty one, the table's head, error and keys."""
+_HOUR_FROM: Final = 20
+"""Lines of a terminal that has room for the last hour."""
+_CELLS: Final = 30
+"""Of a chart: two minutes each."""
+_STATES: Final = {"parked": "waiting"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,28 +48,32 @@ def ordered(turns: Sequence[dict[str, Any]], state: TopState) -> list[dict[str, 
     return sorted(turns, key=by, reverse=state.reverse)
 
 
-def screen(now: dict[str, Any], state: TopState, style: Style, width: int, height: int) -> list[str]:
-    """A whole screen: at most `height` lines of at most `width` columns."""
+def screen(
+    now: dict[str, Any], overview: dict[str, Any], state: TopState, style: Style, width: int, height: int, levels: str
+) -> list[str]:
+    """A whole screen: at most `height` lines of at most `width` columns. `levels`: the characters of charts."""
     turns = ordered(now["turns"], state)
-    room = max(1, height - _AROUND)
+    hour = _hour(overview, style, width, levels) if height >= _HOUR_FROM else []
+    room = max(1, height - _AROUND - len(hour))
     first = next((index for index, turn in enumerate(turns) if turn["id"] == state.chosen), 0)
     start = max(0, min(first - room + 1, len(turns) - room)) if first >= room else 0
     shown = turns[start : start + room]
     left = len(turns) - len(shown) + now["turns_left_off"]
-    lines = [*_about(now, style, width), ""]
+    lines = [*_about(now, style, width), *hour, ""]
     lines += _table(shown, state, style, width, now["at"]) if turns else [style.dim("nothing is running")]
     lines += [""] * (height - 2 - len(lines))
     lines[height - 2 :] = [_error(now, style, width), _keys(state, left, width, style)]
     return lines[:height]
 
 
-def listing(now: dict[str, Any], style: Style, width: int) -> list[str]:
+def listing(now: dict[str, Any], overview: dict[str, Any], style: Style, width: int, levels: str) -> list[str]:
     """The same without keys, for a pipe: as long as it is."""
     turns = ordered(now["turns"], TopState())
     table = _table(turns, TopState(), style, width, now["at"]) if turns else ["nothing is running"]
     error = _error(now, style, width)
     more = [f"and {now['turns_left_off']} more"] if now["turns_left_off"] else []
-    return [*_about(now, style, width), "", *table, *more, *(["", error] if error else [])]
+    hour = _hour(overview, style, width, levels)
+    return [*_about(now, style, width), *hour, "", *table, *more, *(["", error] if error else [])]
 
 
 def _about(now: dict[str, Any], style: Style, width: int) -> list[str]:
@@ -74,8 +86,43 @@ def _about(now: dict[str, Any], style: Style, width: int) -> list[str]:
     up = f"up {age(now['at'] - now['started_at'])}"
     room = width - len(head + name + up)
     since = " " * room + up if room > 0 else ""
-    counts = f"{now['running']} running{GAP}{now['parked']} parked{GAP}{now['tokens_per_second']:g} tokens/s"
+    counts = (
+        f"{now['running']} running{GAP}{now['parked']} waiting for a tool{GAP}{now['tokens_per_second']:g} tokens/s"
+    )
     return [head + mark(cut(name, width)) + since, cut(_account(now), width), style.bold(cut(counts, width))]
+
+
+def _hour(overview: dict[str, Any], style: Style, width: int, levels: str) -> list[str]:
+    """The last sixty minutes, and what today cost; nothing if no ledger is kept."""
+    minutes = overview["minutes"]
+    if not minutes:
+        return []
+    answers = [one["answers"] for one in minutes]
+    tokens = [sum(one[kind] for kind in KINDS) for one in minutes]
+    slow = [one["first_p95"] or 0.0 for one in minutes]
+    errors = [one["failed"] + one["refused"] for one in minutes]
+    codes = ", ".join(f"{one['count']} {printable(one['code'])}" for one in overview["errors"])
+    rows = (
+        ("answers", _joined(answers, sum), f"{sum(answers)} in 60 minutes"),
+        ("tokens", _joined(tokens, sum), compact(sum(tokens))),
+        ("first token", _joined(slow, max), f"p95 up to {max(slow) / 1000:.1f} s" if any(slow) else ""),
+        ("errors", _joined(errors, sum), codes or "none"),
+    )
+    lines = [cut(f"{name:<11}{GAP}{chart(values, 1, levels)[0]}{GAP}{told}", width) for name, values, told in rows]
+    total, clients = overview["today"]["total"], overview["today"]["clients"]
+    if total is not None and total["cents"] is not None:
+        spent = ", ".join(
+            f"{printable(row['group'] or 'not named')} {dollars(row['cents'])}"
+            for row in clients
+            if row["cents"] is not None
+        )
+        lines.append(cut(f"{'today':<11}{GAP}{dollars(total['cents'])}: {spent}", width))
+    return ["", *(style.bad(line) if line.startswith("errors") and codes else line for line in lines)]
+
+
+def _joined(values: Sequence[float], together: Callable[[Sequence[float]], float]) -> list[float]:
+    each = -(-len(values) // _CELLS)
+    return [together(values[at : at + each]) for at in range(0, len(values), each)]
 
 
 def _account(now: dict[str, Any]) -> str:
@@ -126,7 +173,7 @@ def _table(turns: Sequence[dict[str, Any]], state: TopState, style: Style, width
 
 def _cells(turn: dict[str, Any], at: float) -> tuple[str, ...]:
     return (
-        turn["state"],
+        _STATES.get(turn["state"], turn["state"]),
         printable(turn["model"]),
         printable(turn["client"] or "-"),
         turn["session"],

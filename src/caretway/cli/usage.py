@@ -1,5 +1,5 @@
-"""`caretway usage`: what was used and what it cost, by day, model, key, client, conversation or reason; as a table,
-JSON or CSV; quota above, why conversations were replayed below. `--forget` empties the ledger.
+"""`caretway usage`: what was used and what it cost, by hour, day, model, key, client, conversation or reason; as a
+table, JSON or CSV; quota above, a chart and why histories were sent again below. `--forget` empties the ledger.
 
 It reads the ledger's file, so the gateway need not run. Cursor is asked for the quota and its own list of events only.
 """
@@ -26,13 +26,13 @@ from ..config import ConfigError, Settings
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
-from .terminal import Style, style_for, terminal_width
+from .terminal import Style, levels_for, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.account_usage import UsageEvents
     from ..usage.ledger.event_costs import EventCost
     from ..usage.ledger.prices import PriceList
-    from ..usage.ledger.queries import LedgerQueries, Span
+    from ..usage.ledger.queries import By, LedgerQueries, Span
 
 NAME: Final = "usage"
 SUMMARY: Final = "show what was used, what it cost and what is left"
@@ -50,9 +50,12 @@ examples:
   caretway usage month --json | jq .total
   caretway usage --forget               forget everything in the ledger
 """
-GROUPS: Final = ("day", "model", "key", "client", "conversation", "reason")
+GROUPS: Final = ("hour", "day", "model", "key", "client", "conversation", "reason")
 SHOWN_ROWS: Final = 20
 """Groups in a table; JSON and CSV have all."""
+HOURS_UP_TO_S: Final = 50 * 3600.0
+"""Longer times are shown by day."""
+MAX_SLOTS: Final = 62
 _PERIODS: Final = ("today", "week", "month", "all")
 NAMED_UNPRICED: Final = 3
 """Models without a price that are named."""
@@ -104,7 +107,8 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             terminal = sys.stdout.isatty()
             width = terminal_width() if terminal else 80
-            say(report.as_lines(title, style_for(sys.stdout), width, bars=terminal))
+            levels = levels_for(sys.stdout) if terminal else ""
+            say(report.as_lines(title, style_for(sys.stdout), width, levels))
     return 0
 
 
@@ -221,7 +225,8 @@ class UsageReport:
         self._quota = quota
         self._listed = listed
 
-    def as_lines(self, title: str, style: Style, width: int, *, bars: bool) -> list[str]:
+    def as_lines(self, title: str, style: Style, width: int, levels: str) -> list[str]:
+        """`levels`: the characters of charts; empty: there are none."""
         from ..usage.ledger.prices import age_days
         from ..usage.ledger.queries import Totals
         from . import usage_view as view
@@ -237,9 +242,11 @@ class UsageReport:
         total = reduce(Totals.plus, rows, Totals())
         if len(rows) > SHOWN_ROWS:
             (total,) = self._book.totals(self._span, "all")
-        lines += view.table(rows[:SHOWN_ROWS], total, self._by, style, width, bars=bars)
+        lines += view.table(rows[:SHOWN_ROWS], total, self._by, style, width, bars=bool(levels))
         if len(rows) > SHOWN_ROWS:
             lines.append(style.dim(f"the {SHOWN_ROWS} largest; --json and --csv have all"))
+        if levels:
+            lines += self._over_time(style, width, levels)
         facts = view.PriceFacts(age_days(time.time()), len(self._prices.own))
         unpriced = self._book.unpriced(self._span, NAMED_UNPRICED) if total.unpriced else []
         cost = view.cost_lines(total, facts, unpriced) + (
@@ -249,8 +256,17 @@ class UsageReport:
         lines += view.paragraph("Errors", view.failure_lines(total), style, width)
         lines += view.paragraph("Saved by sessions", list(filter(None, [view.saved_line(total)])), style, width)
         if replays := self._book.replays(self._span):
-            lines += ["", style.bold("Why was this replayed"), *view.replay_lines(replays, style)]
+            lines += ["", style.bold("Why the history was sent again"), *view.replay_lines(replays, style)]
         return lines
+
+    def _over_time(self, style: Style, width: int, levels: str) -> list[str]:
+        from ..usage.ledger.queries import Totals, slots
+        from . import usage_view as view
+
+        by: By = "hour" if self._span.until - self._span.since <= HOURS_UP_TO_S else "day"
+        found = {row.group: row for row in self._book.totals(self._span, by)}
+        names = slots(self._span, by, MAX_SLOTS) or list(found)[-MAX_SLOTS:]
+        return view.over_time([found.get(name, Totals(name)) for name in names], by, style, width, levels)
 
     def as_json(self) -> Iterator[str]:
         """Piece by piece: there may be many groups."""

@@ -10,7 +10,7 @@ from ..usage.ledger.event_costs import EventCost
 from ..usage.ledger.prices import AS_OF, SOURCE, STALE_DAYS
 from ..usage.ledger.queries import By, Replayed, Totals
 from .quota import dollars
-from .terminal import GAP, Style, folded, printable
+from .terminal import GAP, Style, chart, folded, printable
 
 BAR: Final = 8
 LEAST_NAME: Final = 10
@@ -77,6 +77,36 @@ def _cells(row: Totals) -> tuple[str, ...]:
         *((*read, compact(row.output)) if counted else ("", "", "", "")),
         "" if row.cents is None else dollars(row.cents),
     )
+
+
+CHART_LINES: Final = 4
+
+
+def over_time(rows: Sequence[Totals], by: By, style: Style, width: int, levels: str) -> list[str]:
+    """Tokens and cost as two charts on one axis of hours or days; nothing if there is one column only."""
+    if len(rows) < 2:
+        return []
+    most = max(row.tokens for row in rows)
+    dearest = max(row.cents or 0.0 for row in rows)
+    margin = max(len(compact(most)), len(dollars(dearest))) + 2
+    each = max(1, min(3, (width - margin - 2) // len(rows)))
+
+    def drawn(values: Sequence[float], top: str, height: int) -> list[str]:
+        # a gap between columns, where there is room for one
+        wide = [value for value in values for _ in range(max(1, each - 1))]
+        lines = chart(wide, height, levels)
+        if each > 1:
+            step = each - 1
+            lines = ["".join(line[at : at + step] + " " for at in range(0, len(line), step)) for line in lines]
+        return [f"{top if number == 0 else '':>{margin}}  {line}".rstrip() for number, line in enumerate(lines)]
+
+    first, last = (rows[at].group.removesuffix(":00")[-2:] if by == "hour" else rows[at].group[5:] for at in (0, -1))
+    room = each * len(rows)
+    axis = first + last.rjust(max(len(last) + 1, room - len(first) - (each > 1)))
+    cost = drawn([row.cents or 0.0 for row in rows], dollars(dearest), 2) if dearest else []
+    title = f"Tokens{' and cost' if cost else ''} by {by}"
+    lines = [*drawn([row.tokens for row in rows], compact(most), CHART_LINES), *cost]
+    return ["", style.bold(title), *(line[:width] for line in lines), style.dim(f"{'':>{margin}}  {axis}"[:width])]
 
 
 def failure_lines(total: Totals) -> list[str]:

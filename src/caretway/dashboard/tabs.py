@@ -28,7 +28,7 @@ from ..sessions.turn_views import TurnView
 from ..usage.budgets.budget import BudgetScope, Measure
 from ..usage.budgets.verdict import Level, used, whose
 from ..usage.ledger.prices import AS_OF, SOURCE, FindPrice, age_days
-from ..usage.ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen
+from ..usage.ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen, slots
 from .health import account_findings, health_told, live_account
 from .local_checks import Finding, local_findings
 from .parts import PageApi, body, no_such, query
@@ -153,7 +153,7 @@ _NO_DAY: Final[dict[str, Any]] = {"total": None, "clients": []}
 
 def _today(db: sqlite3.Connection, price: FindPrice, now: float) -> dict[str, Any]:
     queries, span = LedgerQueries(db, price), _span_of("today", now)
-    (total,) = queries.totals(span, "all")
+    total = next(queries.totals(span, "all"), Totals())
     clients = list(queries.totals(span, "client", MAX_CLIENTS))
     return {"total": _figures(total), "clients": [_figures(row) for row in clients]}
 
@@ -396,7 +396,7 @@ def _figures(row: Totals) -> dict[str, Any]:
 def _totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dict[str, Any]:
     book = LedgerQueries(db, price)
     rows = list(book.totals(span, by, MAX_ROWS + 1))
-    (total,) = book.totals(span, "all") if rows else (Totals(),)
+    total = next(book.totals(span, "all"), Totals())
     return {
         "rows": [_figures(row) for row in rows[:MAX_ROWS]],
         "rows_left_off": len(rows) > MAX_ROWS,
@@ -475,22 +475,11 @@ async def usage(page: PageApi, call: HttpCall) -> object:
     return {
         **told,
         **(totals or _NO_USAGE),
-        "slots": _slots(span, by),
+        "slots": slots(span, by, MAX_ROWS),
         "prices": {"source": SOURCE, "as_of": AS_OF.isoformat(), "age_days": age_days(now)},
         "budgets": await _budgets(page, now),
         "ledger": page.books.kept,
     }
-
-
-def _slots(span: Span, by: By) -> list[str]:
-    """Every hour or day of a time, also those without a row; none for other groups, or too many."""
-    step, form = {"hour": (timedelta(hours=1), "%Y-%m-%d %H:00"), "day": (timedelta(days=1), "%Y-%m-%d")}.get(
-        by, (timedelta(), "")
-    )
-    at, until = datetime.fromtimestamp(span.since), datetime.fromtimestamp(span.until)
-    if not step or (until - at) / step > MAX_ROWS:
-        return []
-    return [(at + step * number).strftime(form) for number in range(int((until - at) / step) + 1)]
 
 
 async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:
@@ -501,7 +490,7 @@ async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:
 
     def used_today(db: sqlite3.Connection) -> tuple[list[Totals], Totals]:
         queries = LedgerQueries(db, page.books.price)
-        (everybody,) = queries.totals(today, "all")
+        everybody = next(queries.totals(today, "all"), Totals())
         return list(queries.totals(today, "key", MAX_ROWS)), everybody
 
     keys, everybody = await page.books.ask(used_today) or ([], Totals())

@@ -18,7 +18,7 @@ from caretway.cli.process import CommandFailed
 from caretway.cli.quota import bar, dollars, quota_lines, quota_title
 from caretway.cli.status import Report as StatusReport
 from caretway.cli.status import as_lines
-from caretway.cli.terminal import Style
+from caretway.cli.terminal import ASCII_LEVELS, Style
 from caretway.cli.usage_view import PriceFacts, compact, cost_lines, table
 from caretway.core.account_report import known_account, unknown_account
 from caretway.core.account_usage import AccountUsage, OnDemand, PeriodUsage, PlanInfo, PlanUsage, TeamSeat
@@ -118,7 +118,7 @@ def test_at_80_columns(tmp_path: Path, by: str) -> None:
         report = usage.UsageReport(
             LedgerQueries(db, PriceList({}).find), EVER, by, PriceList({}), known_account(PERSON, NOW)
         )
-        lines = report.as_lines("the last seven days", Style(), 80, bars=True)
+        lines = report.as_lines("the last seven days", Style(), 80, ASCII_LEVELS)
     golden(f"usage-by-{by}", lines)
 
 

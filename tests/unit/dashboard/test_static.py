@@ -10,7 +10,7 @@ import caretway
 FOLDER = Path(caretway.__file__).parent / "dashboard" / "static"
 FILES = sorted(FOLDER.iterdir())
 SCRIPTS = [path for path in FILES if path.suffix == ".js"]
-MAX_BYTES = 100_000
+MAX_BYTES = 130_000
 FORBIDDEN = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "createPolicy")
 _LOADED = re.compile(r'(?:src|href)="(/page/[^"]+)"|from "\./([^"]+)"')
 _ELSEWHERE = re.compile(r'https?://(?!www\.w3\.org/2000/svg"|\$|127\.)')

@@ -9,6 +9,7 @@ those of the time zone of this process. Nothing is written; a gateway may write 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -85,6 +86,17 @@ class Span(Struct, frozen=True):
 
     since: float
     until: float
+
+
+def slots(span: Span, by: By, most: int) -> list[str]:
+    """Every hour or day of a time as it is named in `totals`, also those without a row. None: there are too many, or
+    `by` is something else."""
+    if by not in ("hour", "day"):
+        return []
+    step, form = (timedelta(hours=1), "%Y-%m-%d %H:00") if by == "hour" else (timedelta(days=1), "%Y-%m-%d")
+    at, until = datetime.fromtimestamp(span.since), datetime.fromtimestamp(span.until)
+    count = int((until - at) / step) + 1
+    return [(at + step * number).strftime(form) for number in range(count)] if count <= most else []
 
 
 class Totals(Struct, frozen=True):
