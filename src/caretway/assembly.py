@@ -1,5 +1,5 @@
 """From settings to the objects of a gateway: who may come in, what is stored, counted and told, what belongs to one
-account, the page, the server. The one place that knows every room; `upstream` has the side to Cursor.
+account, the dashboard, the server. The one place that knows every room; `upstream` has the side to Cursor.
 
 Read it from top to bottom: it is in the order in which a gateway starts.
 """
@@ -263,7 +263,7 @@ def _open_ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
 
 
 class OpenTelemetry(Struct, frozen=True):
-    """Who is to be told, and what of the content; nobody and nothing by default."""
+    """Who is notified, and what of the content; nobody and nothing by default."""
 
     observers: Sequence[Observer] = ()
     content: Content | None = None
@@ -303,7 +303,7 @@ def _turn_routes() -> dict[str, str]:
 
 
 def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
-    """Who is told when something needs the owner; None: nobody, and nothing of it is imported."""
+    """Who is notified when something needs the owner; None: nobody, and nothing of it is imported."""
     if settings.hook is None:
         return None
     from .usage.hooks import CommandHook, Teller, read_hook, run_command

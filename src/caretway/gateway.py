@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHUTDOWN_NOTICE_S: Final = 3.0
-"""How long clients have to hear that their answer was ended."""
+"""How long clients have to receive the end of their answer."""
 DRAIN_NOTICE_S: Final = 3.0
 """How long a gateway of a cluster goes on serving after a request to stop, until balancers have noticed."""
 DRAIN_LOOK_S: Final = 0.1

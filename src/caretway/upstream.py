@@ -279,7 +279,7 @@ async def open_backend(settings: Settings, around: Around | None = None) -> Asyn
 
 
 def account_source(backend: Backend) -> Callable[[], Awaitable[AccountUsage]] | None:
-    """Who tells what the account has used; None: nobody. Of the backend itself, not of one around it."""
+    """Who reports what the account has used; None: nobody. Of the backend itself, not of one around it."""
     counted = _inner(backend)
     return counted.usage.account if isinstance(counted, AgentBackend) else None
 

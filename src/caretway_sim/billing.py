@@ -1,4 +1,4 @@
-"""What runs have cost, as the simulated dashboard tells it: one row for each run that ended. Prices are made up.
+"""What runs have cost, as the simulated dashboard reports it: one row for each run that ended. Prices are made up.
 
 Nothing here knows how a row is asked for.
 """

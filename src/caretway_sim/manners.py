@@ -71,7 +71,7 @@ class Manners:
     renewal_down: int = 0
     """Every renewal is answered with this status; 0: it is served."""
     team_seats: bool = False
-    """Every account has a team's seat: usage without the team's id tells nothing."""
+    """Every account has a team's seat: usage without the team's id reports nothing."""
     usage_lag_s: int = 0
     """How long after a run its usage event can be seen."""
     events_ignore_dates: bool = False

@@ -16,7 +16,7 @@ from .tokens import estimate
 DELTAS_PER_COUNT: Final = 16
 DELTAS_PER_TURN: Final = 64
 PONDER_S: Final = 0.1
-"""Between two `token_delta`s of a model that works and tells nothing."""
+"""Between two `token_delta`s of a model that works and reports nothing."""
 
 
 class Voice:

@@ -1,8 +1,8 @@
-"""Who may see the page: Host and the page's own Origin, a key where the gateway has one (the main keys, this user's
+"""Access to the page: Host and the dashboard's own Origin, a key where the gateway has one (the main keys, this user's
 local key, named keys that may), its cookie for 12 hours, the CSRF token of whatever changes something.
 
 The cookie is signed with the key, so that it outlives a restart and ends with the key; it is no key and opens nothing
-but the page's API. A caller that sends the key itself in a header needs no token: no foreign page can do that.
+but the dashboard's API. A caller that sends the key itself in a header needs no token: no foreign page can do that.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """One request for a model, from body to last byte: decode, choose the model, open a session's response, stream or
 whole, the `x-caretway-*` response headers; cancelled when the client hangs up. Tells the observers once how it ended.
 
-A client that hangs up cancels the work, whatever it is waiting for. However it ends, the observers are told once.
+A client that hangs up cancels the work, whatever it is waiting for. However it ends, the observers are notified once.
 """
 
 import time

@@ -60,7 +60,7 @@ def new_connection() -> str:
 def responses_socket(
     path: str, headers: Mapping[str, str], scheme: str, name: str, closed: Callable[[str], None]
 ) -> MakeSuccessor:
-    """`name`: the connection's own. `closed` is told when it is over."""
+    """`name`: the connection's own. `closed` is notified when it is over."""
     kept = {header: value for header, value in headers.items() if header not in _DROPPED}
     kept = {header: value for header, value in kept.items() if not header.startswith("sec-websocket-")}
     return lambda server: ResponsesSocket(server, path, {**kept, SOCKET: name}, scheme, partial(closed, name))

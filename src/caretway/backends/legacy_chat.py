@@ -228,7 +228,7 @@ class ChatTurn:
 
 
 class _Attempt:
-    """The handler of one attempt: late news of one that was given up are told apart by its number."""
+    """The handler of one attempt: late news of one that was given up are recognised by its number."""
 
     __slots__ = ("_turn", "number")
 

@@ -1,5 +1,5 @@
 """Who has a port that is in use: one of our gateways (version, backend, process), or another program by its name, where
-the system tells it (Linux, programs of the same user). Whether its socket is another user's (Linux).
+the system says it (Linux, programs of the same user). Whether its socket is another user's (Linux).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def strangers_port(url: str, trusted: frozenset[int] | None = None) -> bool:
 
 
 def listening_users(host: str, port: int) -> frozenset[int]:
-    """The ids of those who listen on this address; empty where nobody does, or the system does not tell."""
+    """The ids of those who listen on this address; empty where nobody does, or the system does not say."""
     meant = _address(host)
     return frozenset(
         user for address, user, _ in _sockets(port) if meant is None or address == meant or int(address) == 0

@@ -156,7 +156,7 @@ def _forget(path: Path) -> int:
 
 
 async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], UsageEvents | None]:
-    """What is left, and what single runs cost since then, where Cursor tells."""
+    """What is left, and what single runs cost since then, where Cursor reports."""
     from ..core.account_report import unknown_account
     from ..core.errors import GatewayError
     from ..upstream import open_backend, passes

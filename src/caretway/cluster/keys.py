@@ -72,7 +72,7 @@ class ClusterKeys:
         raise _unknown("read", "others change them all the time")
 
     async def _write(self, row: bytes, serial: int, keys: Keys) -> bool:
-        """False: it is another row by now. A gateway with this data directory need not hear the news, which whoever
+        """False: it is another row by now. A gateway with this data directory need not get the news, which whoever
         writes to Redis can hold back: its copy has the change."""
         sealed = self._seal.close(self._place, dump(keys, serial))
         try:

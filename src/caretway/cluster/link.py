@@ -37,7 +37,7 @@ _AWAY: Final = (ConnectionFailed, TimedOut, AuthenticationError, BusyLoadingErro
 
 
 class RedisAway(Exception):
-    """Nothing was heard of Redis, or it refused. What was asked for may have been done all the same."""
+    """Redis did not answer, or it refused. What was asked for may have been done all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What replicas tell each other at once: that a conversation or a response is forgotten, that keys have changed. A
+"""What replicas send each other at once: that a conversation or a response is forgotten, that keys have changed. A
 stream in Redis, read from where this replica stopped, so nothing is missed while Redis was away or the replica was not
 there.
 

@@ -184,7 +184,7 @@ class RedisSpent:
         self._outbox.put([("EVAL", TIDY, 1, place, first.isoformat())])
 
     async def spent(self, scope: str, since: str) -> Spent:
-        """What cannot be read is told as nothing: this is for people, and decides nothing."""
+        """What cannot be read is taken as nothing: this is for people, and decides nothing."""
         place = self._place(scope)
         try:
             if since == EVER:
@@ -200,7 +200,7 @@ class RedisSpent:
         return _spent(known, sorted(day for day in days if day != ALL_DAYS and day >= since))
 
     async def first(self, mark: str, at: float) -> bool:
-        """Redis away: told by every replica, rather than by none."""
+        """Redis away: reported by every replica, rather than by none."""
         place = self._calls.key("mark1", self._seal.name("mark", mark.encode()))
         try:
             (new,) = await self._outbox.ask([("SET", place, b"1", "NX", "EX", MARKS_KEPT_S)])

@@ -728,7 +728,7 @@ class Settings:
         repr=False,
         metadata=_limit(
             FILLED_TEXT,
-            "A command, or an http:// or https:// address, that is told when a budget is low or used up, when Cursor's "
+            "A command, or an http:// or https:// address, called when a budget is low or used up, when Cursor's "
             "usage is back, and when the sign-in is lost (docs/usage.md).",
             secret=True,
         ),

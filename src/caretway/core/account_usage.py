@@ -100,7 +100,7 @@ class UsageEvent(Struct, frozen=True):
     cents: float | None = None
     """What its tokens are worth."""
     charged_cents: float | None = None
-    """What is to be paid for it. Nothing, or not told, when the plan includes it."""
+    """What is to be paid for it. Nothing, or unknown, when the plan includes it."""
     headless: bool | None = None
 
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
-"""The longest time that a client is told to wait, whatever upstream says."""
+"""The longest wait that a client is given, whatever upstream says."""
 MAX_SAID: Final = 2000
 """How many characters of foreign text one of our messages may quote."""
 OWN_BUDGET: Final = "budget_exceeded"

@@ -70,7 +70,7 @@ class EventBuffer:
             self._weigh()
 
     def put_soon(self, events: list[Event]) -> None:
-        """For those that hear of one piece at a time: what comes in one go is told as one batch, in a callback of its
+        """For those that hear of one piece at a time: what comes in one go is one batch, in a callback of its
         own. A piece that comes before its reader had that callback is weighed at once, with those before it."""
         if not events or self._closed:
             return

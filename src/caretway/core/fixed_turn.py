@@ -1,4 +1,4 @@
-"""A turn whose events are all known when it begins: a failure before the start, or an answer that is told once more."""
+"""A turn whose events are all known when it begins: a failure before the start, or an answer that is sent once more."""
 
 from collections.abc import Sequence
 

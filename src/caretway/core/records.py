@@ -68,7 +68,7 @@ class TurnRecord(Struct, frozen=True):
     called: tuple[tuple[str, str], ...] = ()
     """(id, name) of the calls that the client was given."""
     trace: Mapping[str, str] | None = None
-    """The client's trace context, as its headers tell it; None: it sent none."""
+    """The client's trace context, as its headers have it; None: it sent none."""
     content: tuple[str, str] | None = None
     """What was said and answered. None unless the user asked that traces have it; nobody else may keep it."""
     hint: str = ""
@@ -92,7 +92,7 @@ class RunRecord(Struct, frozen=True):
     outcome: str
     """How it ended: ended, paused, failed, stopped, expired, evicted, lost, shutdown, hung_up."""
     usage: RunUsage | None = None
-    """What Cursor counted; None: it was cut, or its backend tells nothing."""
+    """What Cursor counted; None: it was cut, or its backend reports nothing."""
     error: str = ""
     responses: int = 1
     upstream: str = ""

@@ -1,4 +1,4 @@
-"""The page's questions to the ledger's file: one at a time, in a thread, so that nobody who looks holds up a stream."""
+"""The dashboard's questions to the ledger's file: one at a time, in a thread, so that no reader holds up a stream."""
 
 import asyncio
 import sqlite3

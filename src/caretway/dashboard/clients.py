@@ -1,4 +1,4 @@
-"""What the page tells of clients: how each known one is started or what to paste into its settings, when it was seen
+"""The dashboard's view of clients: how each known one is started or what to paste into its settings, when it was seen
 last, and which mistakes clients made lately with what to do about them.
 """
 

@@ -1,4 +1,4 @@
-"""What the page tells of health: the findings that need no look outside this process, MCP servers with their tools,
+"""The dashboard's view of health: the findings that need no look outside this process, MCP servers with their tools,
 refused requests, recoveries, and whether a live account has ever answered.
 """
 

@@ -1,4 +1,4 @@
-"""What the page tells of settings, and which of them it changes: aliases and budgets, at once and in the settings file;
+"""Settings in the dashboard, and which of them it changes: aliases and budgets, at once and in the settings file;
 never one that a flag or a variable sets.
 """
 

@@ -201,7 +201,7 @@ class Metrics(Observer):
         self._refused.add((record.dialect, record.kind))
 
     def render_for(self, key: str) -> bytes:
-        """What was counted for one key. Those that share a label are not told apart, and get nothing."""
+        """What was counted for one key. Those that share a label are not distinguished, and get nothing."""
         lines = gauge_lines(BUILD, {(__version__,): 1})
         for family in (self._responses, self._calls, self._runs, self._tokens, self._reasoning):
             lines += family.lines(key if key != OTHER else "")

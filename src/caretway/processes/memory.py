@@ -1,4 +1,4 @@
-"""How much memory a process holds: resident bytes, where /proc tells them (Linux); None elsewhere, or when it ended."""
+"""How much memory a process holds: resident bytes, where /proc has them (Linux); None elsewhere, or when it ended."""
 
 import os
 from pathlib import Path

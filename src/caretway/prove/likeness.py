@@ -1,6 +1,6 @@
 """A receipt's facts -> the manners of a simulator that behaves so. Pure.
 
-One row for each switch: which fact decides it, and how. What a receipt does not tell stays as in the profile `live`.
+One row for each switch: which fact decides it, and how. What a receipt does not have stays as in the profile `live`.
 """
 
 from collections.abc import Callable, Mapping

@@ -268,7 +268,7 @@ def _refusal(name: str, talk: Talk, moments: Sequence[Moment]) -> dict[str, Fact
 
 
 def _usage(desk: Desk, talk: Talk) -> dict[str, Fact]:
-    """As the backend tells it, where the service's own figures are not seen."""
+    """As the backend reports it, where the service's own figures are not seen."""
     if not desk.main.backend.abilities.usage:
         return {}
     usage = talk.replies[-1].usage if talk.replies else None

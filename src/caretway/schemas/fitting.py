@@ -289,7 +289,7 @@ class _Fitting:
 
 def plain_enum(schema: Mapping[str, Any], *, unions: bool = True) -> dict[str, Any] | None:
     """None: its values are texts, or it has none. Without `unions` values of several kinds have a list of types, and
-    which texts there are is told in words only."""
+    which texts there are is known in words only."""
     if "enum" not in schema and "const" not in schema:
         return None
     values = values_of(schema)

@@ -231,7 +231,7 @@ class SqliteStore:
         if snapshot.parent is not None:
             place = self._after(snapshot.parent, conversation)
             if place is None:
-                # Forgotten while the turn ran. Without its pieces the new one has holes: better told again from the
+                # Forgotten while the turn ran. Without its pieces the new one has holes: better sent again from the
                 # client's history at once than after a request of Cursor has failed.
                 return None
             line, turn = place

@@ -1,4 +1,4 @@
-"""Hooks: a command or a web address that is told when something needs its owner: a budget is low or used up, Cursor's
+"""Hooks: a command or a web address that is called when something needs its owner: a budget is low or used up, Cursor's
 usage is spent or back, the sign-in is lost.
 
 The gateway's own budgets report for themselves; a refusal by one of them is not Cursor's. Usage that is spent is asked
@@ -70,7 +70,7 @@ Send = Callable[[str, bytes], Awaitable[None]]
 
 
 class HookFailed(Exception):
-    """The hook was told and failed, or could not be told."""
+    """The hook was called and failed, or could not be called."""
 
 
 class Teller:
@@ -168,7 +168,7 @@ class HookWatch(Observer):
         self._looking: asyncio.Task[None] | None = None
 
     def ask(self, account: Account) -> None:
-        """Who tells what the account has used."""
+        """Who reports what the account has used."""
         self._account = account
 
     def response_ended(self, record: TurnRecord) -> None:

@@ -65,7 +65,7 @@ def picture_warning(pictures: Iterable[Image], model: str, sees: bool | None) ->
 
 
 def picture_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height, as the head of the file tells them; None when it does not."""
+    """Width and height, as the head of the file has them; None when it does not."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
             return _pair(">II", data, 16)

@@ -403,7 +403,7 @@ class Conversation(RunLife):
 
     def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
         """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
-        that is the call; else the model hears that it was too large."""
+        that is the call; else the model is told that it was too large."""
         self.watch.progressed = now
         name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
         if name in self._tools and self._named.rejects(name):

@@ -40,7 +40,7 @@ class Pools(Struct, frozen=True):
 
 
 def pools_of(usage: PeriodUsage) -> Pools | None:
-    """None: Cursor tells nothing. Where nobody counts shares, money tells of the other makers' pool."""
+    """None: Cursor reports nothing. Where nobody counts shares, money tells of the other makers' pool."""
     plan = usage.plan
     if plan is None:
         return None

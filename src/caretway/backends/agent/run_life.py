@@ -233,12 +233,12 @@ class RunLife:
 
     @property
     def reshapable(self) -> bool:
-        """Nothing was heard of the model in this turn, and there is another way to ask for it."""
+        """Nothing came from the model in this turn, and there is another way to ask for it."""
         return self.unheard and self.shape + 1 < len(self._opening.models)
 
     @property
     def unheard(self) -> bool:
-        """Nothing was heard of the model in this turn."""
+        """Nothing came from the model in this turn."""
         return self._quiet and not self._heard
 
     @property
@@ -261,7 +261,7 @@ class RunLife:
 
     @property
     def understood(self) -> bool:
-        """Something was heard of the model."""
+        """Something came from the model."""
         return self.visible or self.phase is RunPhase.PAUSED
 
     @property

@@ -71,7 +71,7 @@ class Opener(Protocol):
 
 
 class Attempt:
-    """The handler of one attempt: late news of an attempt that was given up are told apart by its number."""
+    """The handler of one attempt: late news of an attempt that was given up are recognised by its number."""
 
     __slots__ = ("number", "on_closed", "on_messages")
 
@@ -378,7 +378,7 @@ class AgentTurn:
         self._after()
 
     def _drop_attempt(self) -> None:
-        """Nothing more is heard of the attempt that was lost."""
+        """Nothing more arrives from the attempt that was lost."""
         self._attempt += 1
         if self._stream is not None:
             self._stream.close()
@@ -405,7 +405,7 @@ class AgentTurn:
             self._buffer.put(events)
 
     def _has_learned(self, conversation: Conversation) -> None:
-        """The model was heard of: what was found out is remembered, and what would be tried next let go."""
+        """The model has answered: what was found out is remembered, and what would be tried next let go."""
         learn, self._learn, self._simplify = self._learn, None, None
         if learn is not None and (conversation.shape or conversation.simplified):
             learn(conversation.shape, conversation.simplified)

@@ -1,7 +1,7 @@
 """Timeouts of a run: heartbeats, the silence watchdog (30 s, half on a retry that hears nothing), the progress watchdog
 (90 s; 600 s while a tool runs here); none counts while a slow reader is held back. Sans I/O.
 
-Silence: nothing at all was heard. No progress: heartbeats, and nothing that moves the turn on.
+Silence: nothing arrived at all. No progress: heartbeats, and nothing that moves the turn on.
 """
 
 import logging

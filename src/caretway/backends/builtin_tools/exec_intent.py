@@ -359,7 +359,7 @@ def _file(path: str) -> Value:
 
 
 def _entries(path: str, **more: object) -> Iterator[Form]:
-    """A list with one object that names the file; strict tools want to hear that there are no ranges."""
+    """A list with one object that names the file; strict tools want to know that there are no ranges."""
     for name in ("path", "file_path", "filePath"):
         yield Form(ENTRIES, [{name: path, **more}])
         if not more:

@@ -184,7 +184,7 @@ class AcpToolTurn(AcpTurn):
             call.answer.cancel()
 
     def _refuse(self, reason: str, *, for_good: bool = False) -> None:
-        """Tools will be text: the whole request is told anew."""
+        """Tools will be text: the whole request is sent again."""
         self._host.refused(self._launch.build, reason, for_good=for_good)
         raise GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
 
@@ -291,7 +291,7 @@ class AcpToolTurn(AcpTurn):
                 self.close()
 
     def _failed(self, error: GatewayError) -> None:
-        """A program that dies with the results in its hands: they are in the history, which is told anew."""
+        """A program that dies with the results in its hands: they are in the history, which is sent again."""
         if self._called and not self._answering and error.kind is ErrorKind.UPSTREAM_DOWN and not error.code:
             error = GatewayError(ErrorKind.TURN_GONE, f"cursor-agent is gone: {error.message}")
         super()._failed(error)

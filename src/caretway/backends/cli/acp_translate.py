@@ -50,7 +50,7 @@ class AcpTranslator:
         self.correction = ""
         """What the loop guard says to the model. Emptied when it is sent."""
         self._patience = 0
-        """Calls that may still begin before the model can hear it."""
+        """Calls that may still begin before the model can get it."""
         self._guard = guard or LiveGuard(GuardSettings(), time.monotonic, prompt_chars)
         self._showing: Showing = showing
         self._started = False
@@ -97,7 +97,7 @@ class AcpTranslator:
         return [TextDelta(text)] if text else []
 
     def _plan(self, entries: object) -> list[Event]:
-        """What it means to do, told as activity; the newest state of each entry."""
+        """What it means to do, shown as activity; the newest state of each entry."""
         rows = [row for row in entries if isinstance(row, dict)] if isinstance(entries, list) else []
         steps = [f"[{row.get('status') or 'pending'}] {row.get('content') or ''}" for row in rows[:MAX_PLAN]]
         if not steps:
@@ -133,7 +133,7 @@ class AcpTranslator:
         return []
 
     def told(self) -> None:
-        """The model hears the correction now: whatever it calls from here on counts."""
+        """The model gets the correction now: whatever it calls from here on counts."""
         self._patience = 0
 
     def _new(self, call_id: str, update: Mapping[str, Any]) -> OwnCall:

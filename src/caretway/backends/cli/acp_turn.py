@@ -1,6 +1,6 @@
 """A turn in ACP mode: borrows a warm process, sends the prompt as a message, cancels it when the client is gone without
 losing the process, silence timeout, one retry if the process died unseen, backpressure. What the loop guard says is
-told as another prompt; a process whose model does not listen is ended.
+sent as another prompt; a process whose model does not listen is ended.
 
 The prompt's answer may take as long as the model does. Only silence, or a process that ignores a cancel, ends it.
 """
@@ -226,7 +226,7 @@ class AcpTurn:
 
     async def _tried(self) -> None:
         """A process that died, or could not reach Cursor, before anything was seen is worth another one. A session that
-        may have heard the prompt already is not: everything is told anew then."""
+        may have got the prompt already is not: everything is sent again then."""
         try:
             await self._prompted()
         except GatewayError as error:

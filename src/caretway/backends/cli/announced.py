@@ -2,7 +2,7 @@
 and makes each on a connection of its own, where one may overtake another. Pure.
 
 A call belongs to the announcement with its name and arguments, else to one with its name, else to one that does not say
-which tool it is about. Calls that are equal are told apart by the numbers of their messages, which are counted up.
+which tool it is about. Calls that are equal are recognised by the numbers of their messages, which are counted up.
 """
 
 import re

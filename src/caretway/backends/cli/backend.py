@@ -169,7 +169,7 @@ class CursorCliBackend:
         return self._print(opening) if via == "print" else self._acp(opening, request)
 
     async def why_text(self, request: TurnRequest, snapshot: Snapshot | None) -> str:
-        """Why the tools of this request are told as text; empty: the program calls them itself."""
+        """Why the tools of this request are sent as text; empty: the program calls them itself."""
         setup = self._setup
         if setup.tools == "text" or setup.transport == "print" or setup.mode == "plan":
             return "the settings say so"

@@ -1,4 +1,4 @@
-"""cursor-agent's `stream-json` lines -> events: text that comes two or three times is told once, another chat than the
+"""cursor-agent's `stream-json` lines -> events: text that comes several times is reported once, another chat than the
 resumed one is refused, long tool lines are skipped, usage is counted or estimated. No I/O.
 
 In: lines, then the end of the process. Out: events; exactly one terminal one. The fields tell which line is new text:
@@ -426,7 +426,7 @@ class PrintTranslator:
         return [AgentActivity(f"declined: {kind or 'a question'}")]
 
     def _planned(self, arguments: Mapping[str, Any]) -> list[Event]:
-        """A plan is told once, by its call or by the question whether it is accepted. It is not in the `result`."""
+        """A plan is reported once, by its call or by the question whether it is accepted. It is not in the `result`."""
         text = "" if self._plan_told else plan_text(arguments)
         self._plan_told = self._plan_told or bool(text)
         return [TextDelta(text)] if text else []

@@ -30,7 +30,7 @@ RETRIES: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that a process needs to be told."""
+    """All that a process needs to know."""
 
     command: Command
     prompt: bytes
@@ -139,7 +139,7 @@ class PrintTurn:
             self._leave()
 
     def data(self, data: bytes) -> None:
-        """What one read brought is told as one batch. A record is a sign of life; anything else may go on for ever."""
+        """What one read brought is one batch. A record is a sign of life; anything else may go on for ever."""
         events: list[Event] = []
         known = self._translator.records
         for line in self._lines.feed(data):
@@ -196,7 +196,7 @@ class PrintTurn:
 
     def _again(self, error: GatewayError) -> bool:
         """Cursor could not be reached, or the program died or broke off, and nothing was seen of it: try once more. Not
-        in a chat that may have heard the prompt already: that one is told anew from the beginning."""
+        in a chat that may have got the prompt already: that one is sent again from the beginning."""
         if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
             return False
         if self._launch.chat.id:

@@ -148,7 +148,7 @@ def _age(path: Path) -> float:
 
 
 MUTE_S: Final = 0.5
-"""How long a program may run on after it closed its output: nothing more can be heard of it."""
+"""How long a program may run on after it closed its output: nothing more can arrive from it."""
 
 
 class AgentNursery(nursery.Nursery):

@@ -47,7 +47,7 @@ class CliLimits:
     models_fresh: float = 600.0
     parked: int = 32
     """Processes that wait for the results of a client's tools, beside those that work. The one that waits longest is
-    let go for a new one; its history is told anew when its results come."""
+    let go for a new one; its history is sent again when its results come."""
     max_sessions: int = 64
     """Sessions that one warm process holds before it is let go: they cannot be closed one by one."""
 

@@ -1,5 +1,5 @@
 """The official SDK as a Backend: a turn of the Agent API over a run of the SDK, the API key and what is known of its
-account, models and status as the SDK tells them, and where the SDK is installed.
+account, models and status as the SDK reports them, and where the SDK is installed.
 
 What is sent, and what a run's end means, is decided in carrier.py; what the process may do in bridge.py.
 """

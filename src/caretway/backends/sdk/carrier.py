@@ -233,7 +233,7 @@ class SdkRun:
             self._bridge.tell({"op": operation, "n": self._number, **fields})
 
     def _over(self, operation: str = "") -> None:
-        """Nothing more is heard of it."""
+        """Nothing more arrives from it."""
         self._healing = False
         self._stop(operation)
         if self._leased:

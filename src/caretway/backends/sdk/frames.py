@@ -137,7 +137,7 @@ def code_and_words(frame: Frame) -> tuple[str, str]:
 
 
 def end_of(frame: Frame) -> bytes:
-    """The end of a stream as Cursor told it, or as the SDK's words tell it."""
+    """The end of a stream as Cursor reported it, or as the SDK's words tell it."""
     code, message = code_and_words(frame)
     return msgspec.json.encode(frame.end or {"error": {"code": code, "message": message}})
 
@@ -218,7 +218,7 @@ def _camel(name: str) -> str:
 BROKEN: Final = re.compile(
     r"network request failed|fetch failed|socket hang up|^terminated$|econn|enotfound|eai_again", re.IGNORECASE
 )
-"""How Node tells of a connection."""
+"""How Node describes a connection."""
 
 BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "usage_limit_exceeded": ErrorKind.QUOTA,
@@ -243,7 +243,7 @@ _HINTS: Final[Mapping[ErrorKind, str]] = {
 
 
 def fault_of(frame: Frame) -> GatewayError:
-    """An exception of the SDK, told by its fields."""
+    """An exception of the SDK, by its fields."""
     code, message = code_and_words(frame)
     kind = BY_NAME.get(frame.code or "") or BY_STATUS.get(frame.http) or BY_NAME.get(frame.name)
     words = ConnectError(code if code in BY_CODE else "unknown", message)

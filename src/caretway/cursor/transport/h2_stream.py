@@ -1,4 +1,4 @@
-"""The streams of an HTTP/2 connection: outbox, pause and resume (backpressure), the end, which is told once; what one
+"""The streams of an HTTP/2 connection: outbox, pause and resume (backpressure), the end, reported once; what one
 read means for them (`gather`): DATA, RST_STREAM, windows, and GOAWAY, after which unprocessed streams may be retried.
 
 An owner that fails is logged and harms no other stream. The connection moves the bytes.

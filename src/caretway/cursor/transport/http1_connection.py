@@ -114,7 +114,7 @@ class Http1Exchange:
             self.connection.spent = True
 
     def abandon(self) -> None:
-        """The owner hears nothing more; an answer that is still to come takes the connection with it."""
+        """The owner receives nothing more; an answer that is still to come takes the connection with it."""
         self.sink = NOBODY
         self.over = True
         if self.connection is not None:

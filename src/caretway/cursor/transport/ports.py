@@ -37,7 +37,7 @@ class Listening(Protocol):
     def resume(self) -> None: ...
 
     def close(self) -> None:
-        """Give the stream up. Idempotent; the handler hears nothing more."""
+        """Give the stream up. Idempotent; the handler receives nothing more."""
         ...
 
 

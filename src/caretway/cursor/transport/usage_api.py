@@ -42,7 +42,7 @@ class UsageApi:
         self._call = call
 
     async def account(self) -> AccountUsage:
-        """Everything at once. Only the current period has to be told; the rest may be missing."""
+        """Everything at once. Only the current period must be known; the rest may be missing."""
         period, teams = await self._period_and_teams()
         return AccountUsage(period, await self._plan_if_told(), teams)
 

@@ -1,5 +1,5 @@
 """Which budgets a run must fit, what it is counted for, what it is charged before and after; when a budget is low or
-used up, that is told once.
+used up, that is reported once.
 
 A run counts when a backend is asked to open it: also a replay and a second try; not the results for a run that waits,
 nor a run that goes on from its checkpoint. Tokens and cents are reserved by an estimate and settled when a response has
@@ -138,7 +138,7 @@ class Budgets:
             self._asking = False
 
     def billed(self, starts_at: float | None, ends_at: float | None) -> None:
-        """The billing cycle, as Cursor tells it."""
+        """The billing cycle, as Cursor reports it."""
         if starts_at is None or ends_at is None or ends_at <= starts_at:
             return
         cycle = BillingCycle(starts_at, ends_at)

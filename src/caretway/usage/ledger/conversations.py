@@ -51,7 +51,7 @@ class Spending(Struct):
     cache_write: int = 0
     output: int = 0
     cents: float | None = None
-    """As Cursor told it, else by a price list; None: unknown."""
+    """As Cursor reported it, else by a price list; None: unknown."""
 
 
 class ListedConversation(Spending):

@@ -108,7 +108,7 @@ class Totals(Struct, frozen=True):
     """Requests for an answer that came to no response; they are not among the responses."""
     runs: int = 0
     unreported: int = 0
-    """Runs that Cursor did not count: cut, stopped, or on a backend that tells nothing."""
+    """Runs that Cursor did not count: cut, stopped, or on a backend that reports nothing."""
     at_least: int = 0
     """Runs of which an attempt was lost and not counted."""
     input: int = 0

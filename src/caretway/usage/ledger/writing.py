@@ -30,7 +30,7 @@ _RUN_COLUMNS: Final = (
     f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
 )
 _LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
-"""What a run that is told again may bring."""
+"""What a run that is sent again may bring."""
 
 
 TOGETHER: Final = 32

@@ -61,7 +61,7 @@ class GuardedTools:
         self._guard = guard
         self._refused: set[tuple[str, str]] = set()
         self._note = ""
-        """What the model is to hear instead of its next look."""
+        """What the model gets instead of its next look."""
         self._end: GatewayError | None = None
 
     def decide(self, exec_: pb.ExecServerMessage) -> Decision:
