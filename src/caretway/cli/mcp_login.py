@@ -74,7 +74,7 @@ async def logout(settings: Settings, name: str) -> int:
 
     _, remote = _remote(settings, name)
     forgotten = await mcp_sign_in(settings, remote.url).forget()
-    tell([f"Signed out of {name} on this machine." if forgotten else f"Nobody was signed in to {name}."])
+    tell([f"Signed out of {name} on this machine." if forgotten else f"No sign-in is stored for {name}."])
     return 0
 
 
