@@ -42,6 +42,7 @@ from contract.subjects import WAYS
 from contract.test_backend import TOOLS, answer, ask, response, user
 from receiving import receive
 
+LONG: Final = pytest.mark.all  # each starts a process that takes a second of CPU or more
 pytestmark = [
     pytest.mark.timeout(90),
     pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never"),
@@ -118,6 +119,7 @@ def _bridges() -> dict[int, int]:
 # ---- the process
 
 
+@LONG
 async def test_a_bridge_that_dies_in_mid_turn(tmp_path: Path) -> None:
     async with sdk(tmp_path) as backend:
         turn = await backend.start(ask("sim: say so far\nsim: hang"))
@@ -153,6 +155,7 @@ async def test_a_parked_turn_whose_bridge_dies_is_replayed(tmp_path: Path) -> No
         assert (answered.status, answered.session) == (200, "replayed")
 
 
+@LONG
 def test_nothing_outlives_a_killed_gateway(tmp_path: Path) -> None:
     """SIGKILL, with a run under way: what a gateway cannot clean up itself is cleaned up."""
     with subprocess.Popen(
@@ -193,6 +196,7 @@ def _address(process: "subprocess.Popen[str]") -> str:
     raise AssertionError("the process said no address")
 
 
+@LONG
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's memory in /proc")
 async def test_a_large_bridge_is_replaced_between_turns(tmp_path: Path) -> None:
     async with sdk(tmp_path, sdk_memory_limit="64 MiB") as backend:  # less than any bridge has
@@ -216,6 +220,7 @@ async def test_a_large_bridge_is_replaced_between_turns(tmp_path: Path) -> None:
         assert backend.bridges.started >= 2
 
 
+@LONG
 async def test_an_idle_bridge_is_stopped(tmp_path: Path) -> None:
     async with sdk(tmp_path, sdk_idle_timeout=0.05) as backend:
         await said(backend, "sim: say one")
@@ -223,6 +228,7 @@ async def test_an_idle_bridge_is_stopped(tmp_path: Path) -> None:
         assert await said(backend, "sim: say two") == "two"
 
 
+@LONG
 async def test_a_warm_bridge_waits_for_the_first_request(tmp_path: Path) -> None:
     async with sdk(tmp_path, warm=True) as backend:
         await until(lambda: backend.bridges.current is not None)
@@ -233,6 +239,7 @@ async def test_a_warm_bridge_waits_for_the_first_request(tmp_path: Path) -> None
 # ---- turns
 
 
+@LONG
 async def test_a_parked_call_takes_no_thread(tmp_path: Path) -> None:
     async with sdk(tmp_path) as backend:
         await said(backend, "sim: say warm")
@@ -281,7 +288,7 @@ async def test_the_bridge_does_nothing_on_this_machine(tmp_path: Path) -> None:
 
 # ---- attempts on the wire
 
-BOTH: Final = pytest.mark.parametrize("prefer", ["h1", "h2"])
+BOTH: Final = pytest.mark.parametrize("prefer", ["h2", pytest.param("h1", marks=pytest.mark.all)])
 
 
 @BOTH
@@ -334,6 +341,7 @@ async def test_a_call_whose_connection_breaks_is_made_once(tmp_path: Path, prefe
         await turn.aclose()
 
 
+@LONG
 @BOTH
 async def test_nothing_is_said_twice_when_connections_break(tmp_path: Path, prefer: Prefer) -> None:
     """The SDK stores a checkpoint later than it tells what comes after it."""
@@ -389,6 +397,7 @@ async def test_a_history_is_told_as_messages(tmp_path: Path) -> None:
         )
 
 
+@LONG
 async def test_any_earlier_point_is_continued(tmp_path: Path) -> None:
     """Two answers to the first turn, and the second of them again: forks of one conversation."""
     async with sdk(tmp_path) as backend:
@@ -407,6 +416,7 @@ async def test_any_earlier_point_is_continued(tmp_path: Path) -> None:
         assert (await reply_to(backend, ask(*two, user("sim: recall")), second)).text.startswith("2 earlier user turns")
 
 
+@LONG
 async def test_a_chat_costs_what_it_costs_on_the_agent_api(tmp_path: Path) -> None:
     """Ten turns: one run each, no other call but the SDK's analytics, and only what is new is not in the cache."""
     spent = {}
@@ -429,6 +439,7 @@ async def test_a_chat_costs_what_it_costs_on_the_agent_api(tmp_path: Path) -> No
     assert spent["sdk"] <= 1.05 * spent["agent"]
 
 
+@LONG
 async def test_a_run_is_steered_by_words_beside_the_results(tmp_path: Path) -> None:
     """As on `agent`: the client's user speaks while a tool runs, and the same run hears it."""
     asked: list[dict[str, Any]] = [{"role": "user", "content": CALL}]
@@ -442,6 +453,7 @@ async def test_a_run_is_steered_by_words_beside_the_results(tmp_path: Path) -> N
         assert simulator.stats.runs_opened == 1
 
 
+@LONG
 async def test_two_accounts_share_a_process_and_nothing_in_it(tmp_path: Path) -> None:
     """Passthrough: each client sends its own key."""
     ada, bob = ({"authorization": f"Bearer crsr_{name}_model=sim-{name}"} for name in ("ada", "bob"))
@@ -473,6 +485,7 @@ async def test_nothing_of_a_conversation_is_on_disk(tmp_path: Path) -> None:
         assert list(os.walk(tmp_path)) == [(str(tmp_path), ["sdk"], []), (str(tmp_path / "sdk"), [], [])]
 
 
+@LONG
 async def test_conversations_survive_a_restart(tmp_path: Path) -> None:
     async with sdk(tmp_path) as backend:
         turn = await backend.start(ask("sim: say one"))
@@ -540,6 +553,7 @@ async def test_a_missing_key_is_named(tmp_path: Path) -> None:
         assert backend.bridges.started == 0
 
 
+@LONG
 async def test_a_socks_proxy_in_the_environment_does_not_disturb_the_bridge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

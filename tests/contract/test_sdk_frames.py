@@ -32,6 +32,7 @@ from contract.test_sdk_backend import BOTH, CALL, bridge_of, closing_simulator, 
 from receiving import receive
 
 pytestmark = [
+    pytest.mark.all,  # each starts a process that takes a second of CPU or more
     pytest.mark.timeout(120),
     pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never"),
 ]

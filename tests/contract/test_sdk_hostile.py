@@ -19,6 +19,7 @@ from contract.subjects import WAYS
 from contract.test_backend import ask, response
 
 pytestmark = [
+    pytest.mark.all,  # each starts a process that takes a second of CPU or more
     pytest.mark.timeout(120),
     pytest.mark.skipif(bool(WAYS["sdk"].missing), reason=WAYS["sdk"].missing or "never"),
 ]

@@ -36,6 +36,7 @@ async def hostile(folder: Path, *, free: bool) -> AsyncIterator[tuple[Caged, Wit
         yield sdk, seen, folder
 
 
+@pytest.mark.all
 async def test_without_the_cage_all_of_it_happens(tmp_path: Path) -> None:
     """So the witnesses see, and it is the cage that holds."""
     async with hostile(tmp_path, free=True) as stage:
