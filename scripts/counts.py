@@ -25,8 +25,12 @@ def main() -> None:
     advanced = sum(setting.advanced for setting in BY_NAME.values())
     readme = ROOT / "README.md"
     print(f"settings  {len(BY_NAME)}, {advanced} of them advanced; commands {len(subcommands(parser()))}")
-    print(f"pages     {len(pages)}, and {len(clients)} about clients; {words(*pages, *clients, *decisions, readme)} words")
-    print(f"words     README {words(readme)}; " + "; ".join(f"{one.split(']')[0]} {len(one.split())}" for one in changes))
+    print(
+        f"pages     {len(pages)}, and {len(clients)} about clients; {words(*pages, *clients, *decisions, readme)} words"
+    )
+    print(
+        f"words     README {words(readme)}; " + "; ".join(f"{one.split(']')[0]} {len(one.split())}" for one in changes)
+    )
     print(f"source    {len(source)} files, {lines} lines")
 
 
