@@ -73,7 +73,7 @@ def newest(folder: Path, kind: str, **environment: str) -> tuple[int, str, str]:
 
 def test_a_client_that_works(tmp_path: Path) -> None:
     code, output, table = newest(tmp_path, "additional_tools")
-    row = "| [Codex](codex.md) | 9.9.9 | `gpt-5.6-sol` | ok | ok | - | ok | 3 |"
+    row = "| Codex | 9.9.9 | `gpt-5.6-sol` | ok | ok | - | ok | 3 |"
     assert row in output.splitlines(), output
     assert row in table.splitlines()
     assert code == 0
@@ -81,7 +81,7 @@ def test_a_client_that_works(tmp_path: Path) -> None:
 
 def test_a_client_whose_tools_come_in_an_unknown_item(tmp_path: Path) -> None:
     code, output, table = newest(tmp_path, "tools_of_tomorrow")
-    row = "| [Codex](codex.md) | 9.9.9 | `gpt-5.6-sol` | ok | FAILED | - | FAILED | 3 |"
+    row = "| Codex | 9.9.9 | `gpt-5.6-sol` | ok | FAILED | - | FAILED | 3 |"
     assert row in output.splitlines(), output
     assert row in table.splitlines()
     assert "codex-code 9.9.9 tool with gpt-5.6-sol:" in output
@@ -94,12 +94,12 @@ def test_a_newest_release_that_cannot_be_installed(tmp_path: Path, environment: 
     code, _, table = newest(tmp_path, "additional_tools", BROKEN="@9.9.9", **environment)
     assert "| `gpt-5.6-sol` | ok | ok | - | ok | 3 |" in table
     assert "| 9.9.9 |" not in table
-    assert "* [Codex](codex.md): No matching version found for parts@9. Run here: " in table
+    assert "* Codex: No matching version found for parts@9. Run here: " in table
     assert code == expected
 
 
 def test_a_client_that_cannot_be_installed(tmp_path: Path) -> None:
     code, _, table = newest(tmp_path, "additional_tools", BROKEN="")
     assert "| `gpt-5.6-sol` | - | - | - | - | 0 |" in table
-    assert "* [Codex](codex.md): No matching version found for parts@9. Not run here." in table
+    assert "* Codex: No matching version found for parts@9. Not run here." in table
     assert code == 0
