@@ -276,6 +276,16 @@ async def test_a_receipt_is_played_back_by_the_command(tmp_path: Path) -> None:
     assert b"not as in the profile live: argument_text\n" in told
 
 
+async def test_the_copy_in_the_data_directory_replaces_a_link(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "receipt.json").symlink_to(tmp_path / "precious")
+    proof = await prove_at(LIVE, tmp_path, *only("text"), "--data-dir", str(tmp_path / "data"))
+    assert proof.code == 0, proof.errors
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert (tmp_path / "data" / "receipt.json").read_text() == proof.raw
+
+
 # ---------------------------------------------------------------------------------------------- before anything is sent
 
 

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ..dashboard.local_checks import Finding
+from ..storage.private_file import open_file
 
 Api = Literal["openai", "anthropic"]
 _MAX_FILE: Final = 1_000_000
@@ -86,7 +87,7 @@ def right(url: str, api: Api, tls_ports: set[int]) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX_FILE)
+        with open_file(path) as file:
+            return file.read(_MAX_FILE).decode("utf-8", "replace")
     except OSError:
         return ""

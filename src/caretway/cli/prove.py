@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from .. import __version__
 from ..config import Settings, hosts
 from ..config.data_dir import close_data_dir
+from ..storage.private_file import write_file
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -184,7 +185,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
     service = receipt.about["service"]
     _keep(path, write(receipt))
-    _keep(settings.data_dir / LAST_RECEIPT, write(receipt))
+    _keep_copy(settings.data_dir / LAST_RECEIPT, write(receipt))
     say(["", summary(verdicts, style), f"receipt: {path}", *how_to_send(service)])
     states = {verdict.state for verdict in verdicts.values()}
     return 1 if "differs" in states else 0 if "holds" in states else 2
@@ -364,6 +365,14 @@ def _keep(path: Path, text: str) -> None:
             file.write(text)
     except OSError as failure:
         raise _cannot_keep(path, failure.strerror) from failure
+
+
+def _keep_copy(path: Path, text: str) -> None:
+    """For the dashboard; what was asked for is written already."""
+    try:
+        write_file(path, text)
+    except OSError as failure:
+        remark([f"{path} cannot be written: {failure.strerror}"])
 
 
 def _cannot_keep(path: Path, why: str | None) -> CommandFailed:

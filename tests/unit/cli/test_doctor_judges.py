@@ -1,6 +1,7 @@
 """What `doctor` thinks of running gateways and of clients' base URLs: tables."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,12 @@ def test_base_urls(url: str, api: Api, mistake: str) -> None:
     assert (mistake in found) if mistake else found == ""
     if mistake:
         assert mistake_in(right(url, api, TLS), api, PORTS, TLS) == "", "what it says to write is right"
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    os.mkfifo(tmp_path / ".claude" / "settings.json")
+    assert check_clients(tmp_path, {}, [32124]) == []
 
 
 def test_files_and_variables_are_read(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult
 from ...core.turn import Snapshot
-from ...storage.private_file import write_file
+from ...storage.private_file import open_file, write_file
 
 # ---- Which cursor-agent chat a turn may continue: one file for each chat with its turn number, taken by one turn only;
 # at most 1000, the oldest removed. Also what a snapshot of this backend holds.
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 CHATS_KEPT: Final = 1000
 PRUNED_EVERY: Final = 100
+MAX_CHAT_BYTES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +75,17 @@ class ChatFiles:
         """True for the one who may continue this chat from here."""
         file = self._root / chat.id
         try:
-            if file.read_bytes() != str(chat.turns).encode():
-                return False
+            with open_file(file) as opened:
+                if opened.read(MAX_CHAT_BYTES) != str(chat.turns).encode():
+                    return False
             file.unlink()
         except OSError:
             return False
         return True
 
     def _prune(self) -> None:
-        files = sorted(self._root.iterdir(), key=lambda file: file.name)
         with contextlib.suppress(OSError):
+            files = sorted(self._root.iterdir(), key=lambda file: file.name)
             files.sort(key=lambda file: file.stat().st_mtime)
             for file in files[:-CHATS_KEPT]:
                 file.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from caretway.backends.cli.program import (
     print_arguments,
     safe_chat_id,
 )
-from caretway.backends.cli.prompt import ChatFiles, CliChat, read_chat, render, tail, write_chat
+from caretway.backends.cli.prompt import PRUNED_EVERY, ChatFiles, CliChat, read_chat, render, tail, write_chat
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
 from caretway.core.turn import ModelInfo, Snapshot
@@ -340,6 +340,18 @@ def test_a_damaged_chat_is_not_continued(tmp_path: Path) -> None:
     assert not ChatFiles(tmp_path).take(chat)
     ChatFiles(tmp_path).keep(chat)
     assert ChatFiles(tmp_path).take(chat)
+
+
+def test_a_pipe_in_the_place_of_a_chat_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "id")
+    assert not ChatFiles(tmp_path).take(CliChat("id", "/w", "ask", "print", 1))
+
+
+def test_chats_that_cannot_be_kept_are_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "chats").write_bytes(b"in the place of the directory")
+    ledger = ChatFiles(tmp_path / "chats")
+    for number in range(2 * PRUNED_EVERY):
+        ledger.keep(CliChat(f"id{number}", "/w", "ask", "print", 1))
 
 
 def test_a_chat_goes_on_from_its_newest_point_alone_and_once(tmp_path: Path) -> None:
