@@ -25,7 +25,7 @@ LIMIT_MS: Final = 100
 PIECE: Final = 64 * 1024
 TEXT, CLOSE, PING = 1, 8, 9
 
-pytestmark = [pytest.mark.all, pytest.mark.timeout(300)]  # together they hold a gigabyte in this process
+pytestmark = [pytest.mark.all, pytest.mark.timeout(600)]  # together they hold a gigabyte in this process
 TOGETHER = pytest.mark.parametrize("together", [True, False], ids=["together", "one after the other"])
 
 
