@@ -34,7 +34,7 @@ AREAS: dict[str, tuple[list[str], list[str], list[str]]] = {  # name: (source, f
         ["tests/contract/test_live.py"],
     ),
     "calls": (
-        ["backends/agent/calls.py", "backends/agent/wire_calls.py", "sessions/late_tools.py"],
+        ["backends/agent/calls.py", "backends/agent/wire_calls.py", "sessions/plan.py"],
         ["tests/unit/backends/agent", "tests/unit/sessions"],
         ["tests/contract/test_tools.py"],
     ),

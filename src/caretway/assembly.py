@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from . import __version__
-from .accounts.models.catalogue import ModelCatalogue
+from .accounts.catalogue import ModelCatalogue
 from .api.access_layer import AccessLayer
-from .api.account import AccountWatch
 from .api.answer import Pace
 from .api.application import Application
-from .api.health import Health
 from .api.images import ImageFetcher
 from .api.page_door import PageDoor
 from .api.respond import Content, Responder
 from .api.route_table import PREFIX
-from .api.tenant import Tenant, TenantResolver
+from .api.tenant import AccountWatch, Health, Tenant, TenantResolver
 from .backends.text_protocol.prompt import demand_tools
 from .backends.text_protocol.thinking import think_tags, thinking
 from .config import ConfigError, Settings, hosts, process_environment
@@ -50,22 +48,16 @@ from .installation import install_command
 from .observe.log import LogObserver
 from .observe.metrics import Metrics, Observers
 from .observe.redact import Redactor
-from .server.access import Access, access_for, is_key
-from .server.admission import Admission, CallerLimits
-from .server.body import Bodies, BodyLimits
-from .server.descriptors import connections_that_fit
-from .server.limits import ConnectionLimits
-from .server.server import BACKLOG, Server
+from .server.access import Access, Admission, CallerLimits, access_for, is_key
+from .server.request_reader import Bodies, BodyLimits, ConnectionLimits
+from .server.server import BACKLOG, Server, TlsContext, connections_that_fit, tls_context
 from .server.shape import ShapeLimits
-from .server.tls import TlsContext, tls_context
-from .sessions.conversation_store import StoredConversations
-from .sessions.loop_guard.history import loop_guard
+from .sessions.loop_history import loop_guard
 from .sessions.manager import SessionLimits, Sessions
+from .sessions.output_format import output_format, with_instructions
 from .sessions.response_file import ResponseFile, ResponseShelf
-from .sessions.stages.output_format import output_format, with_instructions
-from .sessions.stages.stop_sequences import stop_sequences
-from .sessions.stages.token_cut import honour_max_tokens, token_cut
-from .sessions.store import SqliteStore
+from .sessions.stop_sequences import honour_max_tokens, stop_sequences, token_cut
+from .sessions.store import SqliteStore, StoredConversations
 from .sessions.tickets import REPLICA
 from .sessions.write_behind import WriteBehind
 from .upstream import (

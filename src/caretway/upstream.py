@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from . import __version__
-from .accounts.account import Account
-from .accounts.renewal import Call
+from .accounts.account import Account, issued_at, subject
+from .accounts.login import Call
 from .accounts.store import SignIns, SignInShelf, StoredKey, open_sign_ins
-from .accounts.token_lifetime import issued_at, subject
 from .accounts.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
 from .backends.agent.backend import AgentBackend, AgentSetup
 from .backends.agent.compose import RunContext
@@ -36,15 +35,14 @@ from .core.turn import Backend, NativeTools, Standing
 from .cursor.transport.auto_transport import AutoTransport, open_transport
 from .cursor.transport.dial import Dialler, socket_dial
 from .cursor.transport.identity import Identity, TokenSource
-from .cursor.transport.limits import TransportLimits
-from .cursor.transport.ports import Transport, UnaryResponse
+from .cursor.transport.ports import Transport, TransportLimits, UnaryResponse
 from .cursor.transport.proxies import ProxyRules, child_environment
 from .cursor.transport.run_hosts import RunHosts
 from .installation import install_command
 from .observe.redact import Redactor
 from .processes.tasks import spawn
 from .server.access import SEND_KEY
-from .sessions.loop_guard.live import GuardSettings
+from .sessions.loop_guard import GuardSettings
 from .usage.budgets.backend import CountedBackend
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ counters loses an acknowledgement.
 from collections import OrderedDict
 from typing import Final
 
-from caretway.cursor.wire.bidi import AppendOutOfRange, AppendReader
+from caretway.cursor.wire.embedding import AppendOutOfRange, AppendReader
 
 from .exchange import SimExchange
 from .run import SimRun

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from caretway.cursor.wire import paths
-from caretway.cursor.wire.bidi import AppendOutOfRange, AppendSyntax, read_append
+from caretway.cursor.wire.embedding import AppendOutOfRange, AppendSyntax, read_append
 from caretway.cursor.wire.errors import ConnectError
 from caretway.cursor.wire.messages import ai, pb
 

@@ -13,10 +13,8 @@ from typing import Any
 from websockets.frames import Frame, Opcode
 
 from caretway.core.errors import GatewayError
-from caretway.server.body import Bodies, BodyLimits
-from caretway.server.exchange import HttpRequest, ResponseWriter
-from caretway.server.handshake import switching
-from caretway.server.limits import ConnectionLimits
+from caretway.server.exchange import HttpRequest, ResponseWriter, switching
+from caretway.server.request_reader import Bodies, BodyLimits, ConnectionLimits
 from caretway.server.server import Server
 from caretway.server.socket import Socket
 

@@ -18,7 +18,7 @@ import h11
 from google.protobuf import json_format
 
 from caretway.cursor.wire import paths
-from caretway.cursor.wire.bidi import AppendWriter
+from caretway.cursor.wire.embedding import AppendWriter
 from caretway.cursor.wire.envelope import End, EnvelopeReader, pack
 from caretway.cursor.wire.errors import ConnectError, read_end
 from caretway.cursor.wire.messages import ai, pb

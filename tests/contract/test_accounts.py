@@ -17,8 +17,7 @@ import httpx
 import pytest
 
 from caretway.accounts.account import Account
-from caretway.accounts.login import invite, sign_in
-from caretway.accounts.renewal import Call
+from caretway.accounts.login import Call, invite, sign_in
 from caretway.accounts.store import SignInShelf
 from caretway.accounts.tokens import RenewedToken, exchanged_key
 from caretway.config import Settings

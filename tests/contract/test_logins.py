@@ -20,8 +20,7 @@ import httpx
 import pytest
 
 from caretway.accounts.account import Account
-from caretway.accounts.login import invite, sign_in
-from caretway.accounts.renewal import EXCHANGE, OAUTH, REFRESH, TOKEN
+from caretway.accounts.login import EXCHANGE, OAUTH, REFRESH, TOKEN, invite, sign_in
 from caretway.accounts.store import SignInShelf
 from caretway.accounts.tokens import RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError

@@ -16,8 +16,8 @@ from caretway import __version__
 from caretway.api.openapi import SCHEMAS, document
 from caretway.api.routes import route_table
 from caretway.dashboard.api import routes
-from caretway.dialects.anthropic_messages.errors import ERRORS as ANTHROPIC
-from caretway.dialects.openai_chat.errors import ERRORS as OPENAI
+from caretway.dialects.anthropic_messages.encode import ERRORS as ANTHROPIC
+from caretway.dialects.openai_chat.encode import ERRORS as OPENAI
 from caretway.dialects.registry import dialects
 from contract.gateways import CHAT, gateway
 

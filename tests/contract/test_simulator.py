@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from caretway.cursor.wire import blobs, paths
-from caretway.cursor.wire.bidi import AppendWriter
+from caretway.cursor.wire.embedding import AppendWriter
 from caretway.cursor.wire.envelope import End, EnvelopeReader
 from caretway.cursor.wire.errors import read_unary
 from caretway.cursor.wire.messages import ai, pb

@@ -12,8 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from caretway.server import socket as our_socket
-from caretway.server.body import BodyLimits
-from caretway.server.limits import ConnectionLimits
+from caretway.server.request_reader import BodyLimits, ConnectionLimits
 from contract.echo_server import echo_server
 
 HELLO = (

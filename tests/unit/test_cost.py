@@ -25,8 +25,7 @@ from caretway.cursor.transport.h2_connection import H2Connection
 from caretway.cursor.transport.h2_frames import END_HEADERS, FrameType, field_block, frame
 from caretway.cursor.transport.h2_transport import H2Run
 from caretway.cursor.transport.identity import Identity
-from caretway.cursor.transport.limits import TransportLimits
-from caretway.cursor.transport.ports import NewRun, RunHandler
+from caretway.cursor.transport.ports import NewRun, RunHandler, TransportLimits
 from caretway.cursor.wire.envelope import pack
 from caretway.cursor.wire.messages import pb
 from caretway.dialects import ResponseMeta

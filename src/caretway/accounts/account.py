@@ -4,14 +4,116 @@ cannot be read are left out.
 The format on disk is our own and has a version. What cannot be read is ignored as a whole, never used in part.
 """
 
+import base64
+import binascii
 import hashlib
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
-from .token_lifetime import CLOCK_SLACK_S, subject
+# ---- When a token is due for renewal and when it expires (JWT claims, never verified), with clocks that are wrong or
+# were set back. Pure.
+#
+# Clocks disagree. So a token's lifetime is a length (`exp` - `iat`), counted on our own clock from the moment the token
+# was received. A clock that is an hour wrong then neither renews at every request nor keeps an expired token.
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_LIFE_S: Final = 30 * 60.0
+"""A token that does not say when it expires is renewed after this long."""
+
+
+EARLY_S: Final = 5 * 60.0
+"""A token is renewed at least this long before it expires, and a short-lived one at half its lifetime."""
+
+
+EARLY_SHARE: Final = 12
+"""A long-lived one is renewed this part of its lifetime before: two hours for a day. If that fails, there is time to
+say so while it still works."""
+
+
+EARLIEST_S: Final = 86400.0
+
+
+FAR_AWAY_S: Final = 1e12
+"""No real expiry time is further from 1970."""
+
+
+LAST_DATE_S: Final = 253_402_300_799.0
+"""Dates end with the year 9999."""
+
+
+CLOCK_SLACK_S: Final = 60.0
+"""A token received this far in the future was received before the clock was set back."""
+
+
+class Term(Struct, frozen=True):
+    """When a token was received, when to renew it, and when it expires. Unix seconds on our own clock."""
+
+    received_at: float
+    renew_at: float
+    ends_at: float
+
+    def due(self, now: float) -> bool:
+        return now >= self.renew_at or now < self.received_at - CLOCK_SLACK_S
+
+
+def claims(token: str) -> dict[str, Any]:
+    """The payload of a JWT; empty for any other text."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        value = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, msgspec.DecodeError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def subject(token: str) -> str:
+    """The account that the token names, if it names one."""
+    payload = claims(token)
+    return next((payload[name] for name in ("email", "sub") if isinstance(payload.get(name), str)), "")
+
+
+def issued_at(token: str) -> float:
+    """On the issuer's clock; 0 when the token does not say."""
+    return _seconds(claims(token).get("iat")) or 0.0
+
+
+def term(token: str, received_at: float) -> Term:
+    """`received_at`: unix seconds, on our own clock."""
+    payload = claims(token)
+    expires, issued = _seconds(payload.get("exp")), _seconds(payload.get("iat"))
+    if expires is None:
+        return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
+    life = expires - (received_at if issued is None else issued)
+    if life <= 0:  # no token is issued expired: this clock and the issuer's disagree
+        return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
+    early = min(max(EARLY_S, life / EARLY_SHARE), EARLIEST_S)
+    return Term(received_at, received_at + max(life - early, life / 2), received_at + life)
+
+
+def due(token: str, received_at: float, now: float) -> bool:
+    return term(token, received_at).due(now)
+
+
+def told(moment: float) -> str:
+    """Unix seconds, for people: in UTC."""
+    return datetime.fromtimestamp(min(moment, LAST_DATE_S), UTC).isoformat(timespec="seconds")
+
+
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < FAR_AWAY_S:
+        return None
+    return float(value)
+
 
 VERSION: Final = 1
 DEAD_S: Final = 600.0

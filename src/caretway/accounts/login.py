@@ -8,14 +8,188 @@ browser may be on another machine: it sends nothing to this one. `invite` and `P
 import base64
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
+import msgspec
+from msgspec import Struct
+
 from ..core.errors import ErrorKind, GatewayError
-from .account import Account
-from .renewal import Call, read_tokens
+from .account import Account, claims
+
+# ---- One renewal of an access token: which credentials go to which endpoint, in which order, and what each answer
+# means (refused, try later, a rotated refresh token). When, and by which process: `token_lifetime`, `tokens`. Pure,
+# except for `renew`.
+#
+# Clients of this service renew a login in four ways, and they contradict each other about which of them work. So a
+# refresh token is tried at each of them, once, in the order of `WAYS`; the one that took it is tried first the next
+# time. An API key goes to the exchange endpoint only. A refusal leads to the next way, and so does a failure of one
+# endpoint: only when all of them refuse is the login over.
+
+EXCHANGE: Final = "/auth/exchange_user_api_key"
+OAUTH: Final = "/oauth/token"
+TOKEN: Final = "/auth/token"  # noqa: S105 (a path)
+REFRESH: Final = "/auth/refresh"
+CLIENT_ID: Final = "KbZUR41cY7W6zRSdpSUJ7I7mLYBKOCmB"
+"""The public name under which Cursor's browser login issues its tokens. It is the same for everybody, and no secret."""
+LATER: Final = "Try again in a few minutes. If it stays so, `caretway login` signs in anew."
+_REFUSED: Final = frozenset({400, 401, 403, 404, 405, 410, 422})
+
+Call = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
+"""(method, path, headers, body) -> (status, body). Raises GatewayError when there is no answer."""
+
+
+def _no_body(_: str) -> dict[str, str]:
+    return {}
+
+
+def _grant(credential: str) -> dict[str, str]:
+    return {"grant_type": "refresh_token", "client_id": CLIENT_ID, "refresh_token": credential}
+
+
+def _named(credential: str) -> dict[str, str]:
+    return {"refreshToken": credential}
+
+
+class RenewalWay(Struct, frozen=True):
+    path: str
+    body: Callable[[str], dict[str, str]]
+    """What is sent as JSON. Without the credential in it, that is the bearer token."""
+
+
+WAYS: Final = (
+    RenewalWay(EXCHANGE, _no_body),
+    RenewalWay(OAUTH, _grant),
+    RenewalWay(TOKEN, _named),
+    RenewalWay(REFRESH, _no_body),
+)
+"""The first is the official SDK's, for API keys, and other clients send it their refresh tokens; the second is that of
+Cursor's editor; the last is an older client's."""
+
+
+class RenewalOffer(Struct, frozen=True):
+    way: RenewalWay
+    credential: str
+
+    def request(self) -> tuple[dict[str, str], bytes]:
+        """Headers and body."""
+        body = self.way.body(self.credential)
+        bearer = {} if body else {"authorization": f"Bearer {self.credential}"}
+        return {**bearer, "content-type": "application/json"}, msgspec.json.encode(body)
+
+
+def offers(account: Account) -> Iterator[RenewalOffer]:
+    """In the order in which to try them."""
+    ways = sorted(WAYS, key=lambda way: way.path != account.renewed_by)
+    if account.refresh_token:
+        if _is_session(account.refresh_token) and account.access_token != account.refresh_token:
+            # Some logins have one token in both places. The newest one is the likeliest to be taken.
+            yield RenewalOffer(ways[0] if account.renewed_by else WAYS[1], account.access_token)
+        for way in ways:
+            yield RenewalOffer(way, account.refresh_token)
+    if account.api_key and account.api_key != account.refresh_token:
+        yield RenewalOffer(WAYS[0], account.api_key)
+
+
+def _is_session(token: str) -> bool:
+    return claims(token).get("type") == "session"
+
+
+async def renew(account: Account, call: Call, clock: Callable[[], float], hint: str) -> Account:
+    """The account with a new access token. Raises SIGNED_OUT when no credential is accepted; other errors are
+    temporary."""
+    broken: GatewayError | None = None
+    page = 0
+    """The status of a web page, while nothing else was heard."""
+    for number, offer in enumerate(offers(account)):
+        headers, body = offer.request()
+        status, answer = await call("POST", offer.way.path, headers, body)
+        page = status if (page or not number) and _is_page(account, status, answer) else 0
+        if refuses(status, answer):
+            continue
+        try:
+            fresh = renewed(account, offer, status, answer, clock())
+        except GatewayError as failure:
+            if failure.kind is ErrorKind.RATE_LIMITED:
+                raise
+            broken = broken or failure
+            continue
+        # The key had to help out: a refresh token that nobody takes is not worth keeping.
+        return replace(fresh, refresh_token="") if offer.credential == account.api_key and broken is None else fresh
+    if page:
+        raise GatewayError(
+            ErrorKind.UPSTREAM_PROTOCOL,
+            f"The token could not be renewed: a web page answers at Cursor's address (HTTP {page}).",
+            hint="It comes from a proxy on the way or from another server: check --agent-url; `caretway doctor` shows "
+            "the way.",
+        )
+    if broken is not None:
+        raise broken
+    raise GatewayError(ErrorKind.SIGNED_OUT, refusal(account), hint=hint)
+
+
+def _is_page(account: Account, status: int, body: bytes) -> bool:
+    """A page that Cursor's API would not write. A way of renewing a login may not exist, and say so in one."""
+    if status in (404, 405) and account.refresh_token:
+        return False
+    return body[:64].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+
+
+def refuses(status: int, body: bytes) -> bool:
+    """This way does not take these credentials. One of them says so in a 200."""
+    return status in _REFUSED or (status == 200 and _object(body).get("shouldLogout") is True)
+
+
+def refusal(account: Account) -> str:
+    if account.refresh_token:
+        return "The sign-in to Cursor has ended: it expired or was revoked, and Cursor does not renew it."
+    if account.api_key:
+        return "Cursor does not accept the API key."
+    return "The sign-in to Cursor has ended: its access token is not accepted, and nothing came with it to renew it."
+
+
+def renewed(account: Account, offer: RenewalOffer, status: int, body: bytes, now: float) -> Account:
+    """The account after an answer that did not refuse the credentials."""
+    if status == 429:
+        raise GatewayError(ErrorKind.RATE_LIMITED, "Cursor limits how often a token may be renewed.", hint=LATER)
+    if status != 200:
+        raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"The token could not be renewed: HTTP {status}.", hint=LATER)
+    tokens = read_tokens(body)
+    if tokens is None:
+        raise GatewayError(
+            ErrorKind.UPSTREAM_PROTOCOL, "Cursor's answer to the token renewal has no token.", hint=LATER
+        )
+    known = replace(account, access_token=tokens.access_token, received_at=now, refused="", refused_at=0.0)
+    if offer.credential == account.api_key:
+        return known  # an exchanged API key stays the better credential
+    # A refresh token comes along when the old one is to be replaced.
+    return replace(known, refresh_token=tokens.refresh_token or offer.credential, renewed_by=offer.way.path)
+
+
+def read_tokens(body: bytes) -> Account | None:
+    """The tokens in an answer of the sign-in endpoints, if any."""
+    answer = _object(body)
+    access = _text(answer, "accessToken") or _text(answer, "access_token")
+    if not access:
+        return None
+    who = _text(answer, "email") or _text(answer, "authId")
+    return Account(access, _text(answer, "refreshToken") or _text(answer, "refresh_token"), who=who)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        answer: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _text(answer: dict[str, Any], name: str) -> str:
+    value = answer.get(name)
+    return value if isinstance(value, str) else ""
+
 
 POLL: Final = "/auth/poll"
 PAGE: Final = "/loginDeepControl"

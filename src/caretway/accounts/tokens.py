@@ -19,9 +19,8 @@ from msgspec import Struct
 
 from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError, gateway_stops
 from ..processes.tasks import spawn
-from .account import Account
-from .renewal import Call, refusal, renew
-from .token_lifetime import Term, issued_at, term, told
+from .account import Account, Term, issued_at, term, told
+from .login import Call, refusal, renew
 
 log = logging.getLogger(__name__)
 

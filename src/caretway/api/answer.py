@@ -10,20 +10,38 @@ its events are not taken; the turn's buffer fills, and Cursor's stream is held b
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.errors import ErrorKind, GatewayError
+from ..core.errors import SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
 from ..core.request import TurnRequest
 from ..dialects import Dialect, Encoder, ResponseMeta
-from ..dialects.sse import one_line
+from ..dialects.in_turn import one_line
 from ..server.exchange import Header, ResponseWriter, header_text
 from ..sessions.response import Response
-from .errors import send_error
+
+# ---- Sends an error as an HTTP answer: the dialect's status and body, `retry-after`, and `x-should-retry`, which tells
+# official SDKs whether to repeat the request.
+
+
+def send_error(response: ResponseWriter, dialect: Dialect, error: GatewayError, headers: Sequence[Header]) -> int:
+    """The status that was sent."""
+    status, body = dialect.error(error)
+    answer = [*headers]
+    # Only where repeating helps: Codex waits as long as it is told, also two weeks for a quota, without a word.
+    if error.may_repeat and error.retry_after is not None:
+        answer.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))
+    elif error.may_repeat and error.kind in SOON:
+        answer.append((b"retry-after", b"1"))
+    # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
+    answer.append((b"x-should-retry", b"true" if error.may_repeat else b"false"))
+    response.send(status, body, answer)
+    return status
+
 
 SSE_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"text/event-stream; charset=utf-8"),

@@ -24,7 +24,7 @@ from ..observe.log import one_line
 from ..observe.metrics import Metrics
 from ..server.exchange import Header, HttpRequest, ResponseWriter
 from ..server.shape import ShapeLimits
-from .errors import send_error
+from .answer import send_error
 from .page_files import PageFiles
 from .passed import check_passed_body
 from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of

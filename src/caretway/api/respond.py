@@ -9,31 +9,58 @@ from collections.abc import Callable, Mapping, Sequence
 from os import urandom
 from typing import Final
 
-from ..accounts.models.catalogue import ModelCatalogue
-from ..accounts.models.names import spelled
+from msgspec.structs import replace
+
+from ..accounts.catalogue import ModelCatalogue
+from ..accounts.names import spelled
 from ..core.caller import Caller
 from ..core.errors import ErrorKind
-from ..core.estimate import history_tokens
 from ..core.events import StopReason, TurnEnded, TurnStarted
 from ..core.fold import Reply
 from ..core.passing import Elsewhere
 from ..core.records import Observer, RequestOrigin, TurnRecord
-from ..core.request import TurnRequest
+from ..core.request import Image, ToolResult, TurnRequest
+from ..core.tally import history_tokens
 from ..core.turn import ModelInfo
 from ..dialects import Dialect, ResponseMeta
 from ..dialects.headers import OWNER
 from ..processes.tasks import aside
 from ..server.exchange import Header, HttpRequest, ResponseWriter, header_text
-from ..server.shape import ShapeLimits, is_large, read_json
+from ..server.shape import ShapeLimits, is_large, read_json, too_much_text
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
 from ..usage.keys.named_key import NamedKey, restricted, visible
 from .answer import Pace, StreamedAnswer, Unwritten, WholeAnswer, model_headers
-from .decoding import decode_large, decode_parsed
 from .documents import MARK as PDF
 from .documents import inline_pdfs
 from .images import ImageFetcher
 from .passed import passed_request
+
+# ---- Decodes a large body in short steps, beside the event loop, and limits its text without images
+# (`max_text_bytes`).
+
+
+def decode_large(dialect: Dialect, body: bytes, headers: Mapping[str, str], limits: ShapeLimits) -> TurnRequest:
+    """Body -> request, in steps that are short each; for `aside`."""
+    return decode_parsed(dialect, read_json(body, limits), len(body), headers, limits)
+
+
+def decode_parsed(
+    dialect: Dialect, parsed: object, size: int, headers: Mapping[str, str], limits: ShapeLimits
+) -> TurnRequest:
+    request = dialect.decode(parsed, headers)
+    text = size - _image_bytes(request)
+    if text > limits.text:
+        raise too_much_text(text, limits.text)
+    return replace(request, large=True)
+
+
+def _image_bytes(request: TurnRequest) -> int:
+    """What the images took in the body."""
+    parts = [part for message in request.messages for part in message.parts]
+    parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content]
+    return sum(len(part.data) * 4 // 3 for part in parts if isinstance(part, Image))
+
 
 HOLDS: Final = frozenset({"resumed", "continued"})
 """Sessions that held the conversation already; others were told all of it."""

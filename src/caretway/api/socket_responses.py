@@ -19,11 +19,28 @@ from websockets.frames import CloseCode
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..dialects.headers import SOCKET
 from ..server.connection import PendingRequest, ServerState
-from ..server.deadlines import NEVER
-from ..server.exchange import Header, HttpRequest, MakeSuccessor, ResponseWriter
+from ..server.exchange import NEVER, Header, HttpRequest, MakeSuccessor, ResponseWriter
 from ..server.shape import SMALL, check_count
 from ..server.socket import Socket, text_frame
-from .nowhere import NOWHERE
+
+# ---- A connection that is none, for responses that are not HTTP: messages of a WebSocket.
+
+
+class _Nowhere:
+    def write(self, data: bytes) -> None: ...
+
+    def date(self) -> bytes:
+        return b""
+
+    def wake_at(self, when: float, wake: Callable[[], None] | None) -> None: ...
+
+    def answered(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+NOWHERE: Final = _Nowhere()
+
 
 MAX_WAITING: Final = 16
 """Messages of one connection that wait for the response before them."""

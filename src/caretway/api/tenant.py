@@ -5,21 +5,145 @@ Two accounts are two tenants and share none of these, so nothing of one can be f
 check that could be forgotten. A `TenantResolver` decides which request belongs to which tenant.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from enum import Enum
-from typing import Protocol
+from typing import Any, Final, Protocol
 
-from ..accounts.models.catalogue import ModelCatalogue
+import msgspec
+
+from .. import __version__
+from ..accounts.catalogue import ModelCatalogue
+from ..core.account_usage import AccountUsage, known_account, unknown_account
 from ..core.caller import NOBODY, Caller
 from ..core.errors import ErrorKind, GatewayError
-from ..core.turn import ModelInfo
+from ..core.turn import Backend, BackendStatus, ModelInfo
 from ..dialects import Dialect
 from ..server.exchange import HttpRequest
 from ..sessions.manager import Sessions
-from .account import AccountWatch
-from .health import Health
 from .respond import Responder
+
+# ---- `/caretway/v1/account`: what the account has used of its plan, asked at most once a minute (after a failure every
+# 15 s), for at most 5 s, and never for a request to a model.
+
+FRESH_S: Final = 60.0
+AGAIN_S: Final = 15.0
+PATIENCE_S: Final = 5.0
+TELLS_NOTHING: Final = "This backend does not tell what the account has used; `agent` does."
+
+AccountSource = Callable[[], Awaitable[AccountUsage]]
+"""Raises GatewayError."""
+
+
+class AccountWatch:
+    def __init__(self, source: AccountSource | None, clock: Callable[[], float] = time.time) -> None:
+        """`source` None: the backend tells nothing. `clock`: unix seconds."""
+        self._source = source
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._told: dict[str, Any] | None = None
+        self._until = 0.0
+
+    async def told(self) -> dict[str, Any]:
+        """Of many who ask at once, one asks Cursor."""
+        async with self._lock:
+            if self._told is None or time.monotonic() >= self._until:
+                self._told = await ask_account(self._source, self._clock)
+                self._until = time.monotonic() + (FRESH_S if self._told["known"] else AGAIN_S)
+            return self._told
+
+
+async def ask_account(source: AccountSource | None, clock: Callable[[], float] = time.time) -> dict[str, Any]:
+    """Now, whatever was told before; a failure is an answer too."""
+    if source is None:
+        return unknown_account(TELLS_NOTHING, clock())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return known_account(await source(), clock())
+    except TimeoutError:
+        return unknown_account(f"Cursor did not answer within {PATIENCE_S:g} s.", clock())
+    except GatewayError as failure:
+        return unknown_account(str(failure), clock())
+
+
+# ---- `/health` and `/healthz`: is Cursor reachable, is the account accepted (asked once a minute, after a failure
+# every 5 s), what a probe without a key may learn; the list of the gateway's own tools.
+
+_AUTH: Final = {True: "authenticated", False: "not_authenticated", None: "unknown"}
+
+
+class ToolSource(Protocol):
+    """The gateway's own tools, in words for /health and /v1/tools."""
+
+    def health(self) -> Mapping[str, object]: ...
+
+    def listing(self) -> Mapping[str, object]: ...
+
+
+class NoTools:
+    def health(self) -> Mapping[str, object]:
+        return {"enabled": False, "servers": 0, "tools": 0}
+
+    def listing(self) -> Mapping[str, object]:
+        return {"object": "list", "data": [], "mcp": {"servers": 0, "tools": 0}}
+
+
+class Health:
+    """The account's state is asked for at most once a minute, and never keeps `/health` waiting for long."""
+
+    def __init__(
+        self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0, tools: ToolSource | None = None
+    ) -> None:
+        self._backend = backend
+        self._tools = tools if tools is not None else NoTools()
+        self._check_timeout = check_timeout
+        self._fresh_for = fresh_for
+        self._lock = asyncio.Lock()
+        self._status: BackendStatus | None = None
+        self._until = 0.0
+
+    async def status(self) -> BackendStatus:
+        async with self._lock:
+            if self._status is None or time.monotonic() >= self._until:
+                try:
+                    async with asyncio.timeout(self._check_timeout):
+                        self._status = await self._backend.status()
+                except TimeoutError:
+                    self._status = BackendStatus(None, "Cursor did not answer in time.", reachable=False)
+                self._until = time.monotonic() + (self._fresh_for if self._status.signed_in else 5.0)
+            return self._status
+
+    async def alive(self) -> bytes:
+        """For probes without a key: nothing that is anybody's business."""
+        status = await self.status()
+        ready = status.reachable and (status.signed_in or self._backend.standing == "simulated")
+        return b'{"status":"ready"}' if ready else b'{"status":"alive"}'
+
+    async def render(self, *, parked: int, live: int) -> tuple[int, bytes]:
+        """(HTTP status, JSON)"""
+        status = await self.status()
+        body = msgspec.json.encode(
+            {
+                "status": "ok" if status.reachable else "error",
+                "version": __version__,
+                "auth": self._auth(status),
+                "detail": status.detail,
+                "backend": {"name": self._backend.name, "standing": self._backend.standing},
+                "sessions": {"live": live, "parked": parked},
+                "mcp": self._tools.health(),
+            }
+        )
+        return 200 if status.reachable else 503, body
+
+    def _auth(self, status: BackendStatus) -> str:
+        if self._backend.standing == "simulated":
+            return "simulated"
+        return _AUTH[status.signed_in]
+
+    def render_tools(self) -> bytes:
+        return msgspec.json.encode(self._tools.listing())
 
 
 class AccountUse(Enum):

@@ -23,8 +23,7 @@ from ..core.request import Role, Text, ToolResult, TurnRequest
 from ..core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
 from ..cursor.transport.deadline_timer import DeadlineTimer
 from ..cursor.transport.faults import fault_from_connect
-from ..cursor.transport.heads import REQUEST_ID
-from ..cursor.transport.identity import Identity, TokenSource, checksum, new_id
+from ..cursor.transport.identity import REQUEST_ID, Identity, TokenSource, checksum, new_id
 from ..cursor.transport.ports import Listening, RunHandler, Transport
 from ..cursor.transport.refusals import CHAT_CAUSES, AskedRun
 from ..cursor.wire import paths

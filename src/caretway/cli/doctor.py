@@ -171,7 +171,7 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
-    from ..accounts.models.catalogue import each_once
+    from ..accounts.catalogue import each_once
     from ..core.errors import GatewayError
     from ..upstream import open_backend, passes
 

@@ -24,7 +24,7 @@ from .running import noted_gateways
 
 if TYPE_CHECKING:
     from ..accounts.account import Account
-    from ..accounts.renewal import Call
+    from ..accounts.login import Call
 
 NAME: Final = "login"
 SUMMARY: Final = "sign in to Cursor"
@@ -136,8 +136,7 @@ def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
 
 
 def _imported(named: str, settings: Settings) -> Account:
-    from ..accounts.imports import read_import
-    from ..accounts.store import read_bounded
+    from ..accounts.store import read_bounded, read_import
 
     places = importable_sign_ins()
     file = found_file(named, places)
@@ -168,8 +167,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
     import secrets
     import uuid
 
-    from ..accounts.login import VERIFIER_BYTES, invite, sign_in
-    from ..accounts.renewal import renew
+    from ..accounts.login import VERIFIER_BYTES, invite, renew, sign_in
     from ..upstream import open_call, sign_ins
 
     kept = sign_ins(settings)
@@ -237,7 +235,7 @@ def signed_in(account: Account, settings: Settings, now: float) -> list[str]:
 
 def lasts(account: Account, now: float) -> str:
     """Until when a sign-in works, and what happens then. Empty when that is not known."""
-    from ..accounts.token_lifetime import term, told
+    from ..accounts.account import term, told
 
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
     if ends_at == inf or account.api_key:

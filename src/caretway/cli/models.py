@@ -55,8 +55,8 @@ async def _ask(settings: Settings) -> Sequence[ModelInfo]:
 
 async def models_for_clients(backend: Backend, settings: Settings) -> list[ModelInfo]:
     """What `/v1/models` lists with these settings. Unlike there, it fails where Cursor does not answer."""
-    from ..accounts.models.catalogue import shown_models
-    from ..accounts.models.resolve import make_table
+    from ..accounts.catalogue import shown_models
+    from ..accounts.resolve import make_table
     from ..processes.tasks import aside
 
     table = await aside(make_table, await backend.models(), settings.model_aliases)
@@ -64,7 +64,7 @@ async def models_for_clients(backend: Backend, settings: Settings) -> list[Model
 
 
 def as_json(models: Sequence[ModelInfo]) -> str:
-    from ..accounts.models.names import spelled
+    from ..accounts.names import spelled
 
     listed = [
         {
@@ -92,7 +92,7 @@ def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None
     for model in models:
         if model.stands_for:
             twins.setdefault(model.stands_for, []).append(model.id)
-    from ..accounts.models.catalogue import each_once
+    from ..accounts.catalogue import each_once
 
     models = each_once(models)
     rows = [

@@ -141,7 +141,7 @@ def chosen_cases(names: Sequence[str]) -> tuple[Case, ...]:
 
 @asynccontextmanager
 async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Bench]:
-    from ..accounts.models.catalogue import ModelCatalogue
+    from ..accounts.catalogue import ModelCatalogue
     from ..prove.desk import Bench
     from ..prove.watching import WireWatch
     from ..upstream import open_backend

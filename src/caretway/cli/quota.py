@@ -29,7 +29,7 @@ _MARGIN: Final = "  "
 
 async def ask_quota(backend: Backend) -> dict[str, Any]:
     """As `/caretway/v1/account` tells it."""
-    from ..api.account import ask_account
+    from ..api.tenant import ask_account
     from ..upstream import account_source
 
     return await ask_account(account_source(backend))

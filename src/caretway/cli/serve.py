@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     from ..config.secrets import secrets_in
-    from ..server.descriptors import raise_soft_limit
+    from ..server.server import raise_soft_limit
     from .running import announced_gateway
 
     log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format, settings.log_file)
@@ -205,7 +205,7 @@ async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
 async def _asked(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
-    from ..accounts.models.catalogue import each_once
+    from ..accounts.catalogue import each_once
     from ..core.errors import GatewayError
 
     facts = SignInState()

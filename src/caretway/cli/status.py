@@ -141,8 +141,7 @@ class AccountFacts:
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
-    from ..accounts.account import Account
-    from ..accounts.token_lifetime import term, told
+    from ..accounts.account import Account, term, told
     from ..upstream import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else
@@ -170,7 +169,7 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
 
 
 def not_renewed(account: Account, now: float) -> str | None:
-    from ..accounts.token_lifetime import told
+    from ..accounts.account import told
 
     again = "run `caretway login`"
     if account.copied_from:

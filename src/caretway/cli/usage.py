@@ -157,7 +157,7 @@ def _forget(path: Path) -> int:
 
 async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], UsageEvents | None]:
     """What is left, and what single runs cost since then, where Cursor reports."""
-    from ..core.account_report import unknown_account
+    from ..core.account_usage import unknown_account
     from ..core.errors import GatewayError
     from ..upstream import open_backend, passes
     from .quota import ask_events, ask_quota

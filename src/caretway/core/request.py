@@ -6,13 +6,17 @@ history has thousands of them, and they cost a third of what frozen dataclasses 
 tracked by the garbage collector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import Struct, field
 
-from .charge import RunCharge
+if TYPE_CHECKING:
+    from .events import Usage
+    from .turn import Stage
 
 
 class Text(Struct, frozen=True, gc=False):
@@ -170,6 +174,38 @@ class ModelFallback(Struct, frozen=True):
     model: str
     parameters: tuple[tuple[str, str], ...]
     choice: ModelChoice
+
+
+# ---- What the runs of one turn are charged. No behaviour; budgets implement it.
+
+
+class RunCharge(Protocol):
+    @property
+    def notice(self) -> str:
+        """What to tell the client: how little is left; empty when nobody needs to know."""
+        ...
+
+    async def open_run(self, request: TurnRequest) -> None:
+        """One more run. It is counted when this returns. Raises GatewayError when there may be none."""
+        ...
+
+    def run_failed(self) -> None:
+        """The run that was counted last was not opened."""
+        ...
+
+    def response_ended(self, variant: str, usage: Usage | None) -> None:
+        """What a response has used; with the total of its run, if that has ended."""
+        ...
+
+    def stage(self, request: TurnRequest) -> Stage | None:
+        """Ends the response when its run passes a limit of its own; None when there is none."""
+        ...
+
+
+class RunCharges(Protocol):
+    def charge(self, key: str, conversation: str) -> RunCharge | None:
+        """For the runs of one turn; None when nothing is counted. `key` is a caller's, `conversation` ours."""
+        ...
 
 
 class TurnRequest(Struct, frozen=True):

@@ -5,13 +5,18 @@ Events travel in batches: what arrived in one read upstream is handed on, encode
 takes events when it is ready, so a slow client is backpressure on its own run and on nothing else.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct, field
 
 from .events import Event
 from .request import Text, ToolResult, TurnRequest
+
+if TYPE_CHECKING:
+    from .request import TurnRequest
 
 Standing = Literal["official", "unofficial", "stand-in", "simulated"]
 """What a backend is to Cursor. `stand-in`: an address that is not Cursor's own answers in its place."""
@@ -83,7 +88,7 @@ class Snapshot(Struct, frozen=True):
     conversation: str = ""
     """Our own id of the conversation, for those who account for it; backends leave it alone."""
 
-    def of(self, conversation: str) -> "Snapshot":
+    def of(self, conversation: str) -> Snapshot:
         return Snapshot(self.backend, self.state, self.blobs, self.fetch, self.parent, conversation)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from ..api.route_table import HttpCall
 from ..core.errors import ErrorKind, GatewayError
-from ..dialects.sse import one_line
+from ..dialects.in_turn import one_line
 from ..server.exchange import ResponseWriter
 
 TICK_S: Final = 1.0

@@ -14,7 +14,7 @@ from .. import __version__
 from ..api.tenant import Tenant
 from ..core.turn import BackendStatus
 from ..processes.tasks import spawn
-from ..sessions.turn_views import TurnView
+from ..sessions.live import TurnView
 from .content import KeptContent
 from .notes import PageNotes, ToldError
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from ..accounts.models.catalogue import ModelCatalogue
+from ..accounts.catalogue import ModelCatalogue
 from ..api.page_door import PageDoor
 from ..api.page_files import PageFiles
 from ..api.route_table import HttpCall

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, Final
 
-from ..accounts.models.catalogue import ModelCatalogue
+from ..accounts.catalogue import ModelCatalogue
 from ..config import SETTINGS, ConfigError, Settings, settings_file
 from ..config.settings import BY_NAME
 from ..core.errors import ErrorKind, GatewayError, bad_request

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from .. import __version__
-from ..api import endpoints
+from ..api import routes
 from ..api.page_door import Visitor, cookie_token, set_cookie
 from ..api.route_table import HttpCall
 from ..cli.clients.values import Surroundings
@@ -627,4 +627,4 @@ async def script(page: PageApi, call: HttpCall) -> None:
 
 
 async def playground(page: PageApi, call: HttpCall) -> None:
-    await endpoints.turn(call)
+    await routes.turn(call)

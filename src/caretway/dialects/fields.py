@@ -6,13 +6,47 @@ For every dialect's decoder; knows no field. `null` counts as absent wherever a 
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.json_bounds import MAX_LEVELS, nested_deeply
+from ..core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
+
+# ---- How a model is asked to summarise a conversation, for every dialect whose clients may ask for that: the words,
+# and a turn without tools or an output format. An empty summary is an error. Pure.
+
+ASK: Final = (
+    "Do not go on with the task. Write a summary of this conversation for somebody who will continue it without seeing "
+    "it: the goal, what was decided and why, what was done and found out (files, commands, results), what is left to "
+    "do, and what the user said about how to work. Be complete and brief. Answer with the summary alone."
+)
+
+HEADING: Final = "Summary of the conversation so far, written before it was shortened:"
+"""In front of a summary that a client brings back."""
+
+
+def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
+    """The same conversation, with the request for its summary as the newest message. A limit that is meant for an
+    answer would cut it."""
+    asked = Message(Role.USER, (Text(instructions.strip() or ASK),))
+    return replace(
+        request,
+        messages=(*request.messages, asked),
+        tools=(),
+        tool_choice=ToolChoice(),
+        output_format=None,
+        stop=(),
+        max_output=None,
+    )
+
+
+def no_summary() -> GatewayError:
+    return bad_request("The model wrote no summary.", hint="Ask again, or compact in the client.")
+
 
 _KINDS: Final[dict[type, str]] = {
     type(None): "null",
@@ -184,3 +218,53 @@ def listable(names: Collection[str]) -> list[str]:
     if len(plain) > MAX_LISTED:
         plain[MAX_LISTED:] = [f"(and {len(plain) - MAX_LISTED} more)"]
     return plain
+
+
+# ---- Checks what a client says of its tools: a name's characters and length, a name that is used twice, a choice of a
+# tool that is not declared, `tool_choice` as a word (auto, none, required). Renames nothing: that is
+# `dialects/openai_responses/tools.py`.
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+"""Wider than any API's own rule: MCP clients put dots, colons and slashes into names."""
+
+
+def needed_name(tool: Mapping[str, object], at: At) -> str:
+    """The required name of a tool."""
+    return check_name(needed_string(tool, "name", at), FieldPath(at, "name"))
+
+
+def check_name(name: str, param: At) -> str:
+    if not _NAME.fullmatch(name):
+        raise invalid_value(param, "use 1 to 128 letters, digits, or any of _ . : / -")
+    return name
+
+
+def check_unique(tools: Sequence[tuple[At, ToolSpec]]) -> tuple[ToolSpec, ...]:
+    """The tools, each given with the place in the request that holds its name."""
+    seen: dict[str, ToolSpec] = {}
+    for at, tool in tools:
+        if tool.name in seen:
+            raise invalid_value(FieldPath(at, "name"), f"the tool name '{tool.name}' is used twice.")
+        seen[tool.name] = tool
+    return tuple(seen.values())
+
+
+def check_declared(name: str, tools: tuple[ToolSpec, ...], param: str) -> str:
+    if not any(tool.name == name for tool in tools):
+        raise invalid_value(param, f"there is no tool {name[:128]!r} among the {len(tools)} declared ones.")
+    return name
+
+
+Mode = Literal["auto", "none", "required"]
+
+_MODES: Final[dict[str, Mode]] = {"auto": "auto", "none": "none", "required": "required"}
+
+
+def choice_mode(value: str, param: str, tools: tuple[ToolSpec, ...], forms: str) -> Mode:
+    """`forms`: what may stand in this field, for a message."""
+    mode = _MODES.get(value)
+    if mode is None:
+        raise invalid_value(param, f"use {forms}, not {value[:60]!r}.")
+    if mode == "required" and not tools:
+        raise invalid_value(param, "a tool call is required, and the request declares no tool that can be served.")
+    return mode

@@ -20,7 +20,79 @@ from ..core.events import (
     TurnEnded,
     TurnFailed,
     TurnPaused,
+    Usage,
 )
+
+# ---- Server-sent events as bytes: `data:` and `event:` frames, comments, `[DONE]`, and Unicode line separators that
+# are escaped, because some clients end a line there.
+#
+# A payload is JSON text without raw line breaks, so it always fits one `data:` line.
+
+DONE: Final = b"data: [DONE]\n\n"
+"""The end marker of OpenAI's chat streams."""
+_LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u2028\u2029\u0085")
+"""Characters that are no ASCII and that some clients take for the end of a line (Python's `splitlines` does); and how
+JSON escapes them."""
+
+
+def data(payload: bytes) -> bytes:
+    return b"data: %b\n\n" % payload
+
+
+def event(name: str, payload: bytes) -> bytes:
+    """A frame with an `event:` line, for clients that dispatch on it."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), payload)
+
+
+def comment(text: str) -> bytes:
+    """A comment line that every client skips. It keeps the connection alive."""
+    return b": %b\n\n" % text.encode()
+
+
+def one_line(data: bytes) -> bytes:
+    """Events whose lines end for every client in the same place: what is in an event is JSON, where the other ends of
+    lines can be escaped. ASCII stays as it is."""
+    if data.isascii():
+        return data
+    for raw, escaped in _LINE_ENDS:
+        if raw in data:
+            data = data.replace(raw, escaped)
+    return data
+
+
+# ---- What is added to every API's usage object: `estimated`, and under `caretway` the total of the whole run.
+#
+# The key `caretway` is ours; clients ignore keys that they do not know. A run's figures are Cursor's own, with the
+# cache included in its input. They are on the response that ended the run, but are not part of that response's figures.
+
+
+def beside(usage: Usage) -> dict[str, object]:
+    """Fields to add to a usage object."""
+    guessed = usage.estimated or (usage.cache_read_tokens is None and usage.shared_tokens is not None)
+    more: dict[str, object] = {"estimated": True} if guessed else {}
+    run = usage.run
+    if run is not None:
+        run_usage: dict[str, object] = {}
+        if run.input_tokens is not None:
+            run_usage["input_tokens"] = run.input_tokens
+        if run.output_tokens is not None:
+            run_usage["output_tokens"] = run.output_tokens
+        if run.cache_read_tokens is not None:
+            run_usage["cache_read_tokens"] = run.cache_read_tokens
+        if run.cache_write_tokens is not None:
+            run_usage["cache_write_tokens"] = run.cache_write_tokens
+        if run.reasoning_tokens is not None:
+            run_usage["reasoning_tokens"] = run.reasoning_tokens
+        run_usage["steps"] = run.steps
+        if not run.complete:
+            run_usage["at_least"] = True
+        if run.cents is not None:
+            run_usage["cents"] = run.cents
+        if run.charged_cents is not None:
+            run_usage["charged_cents"] = run.charged_cents
+        more["caretway"] = {"run": run_usage}
+    return more
+
 
 MOST_WAITING: Final = 4 << 20
 """Characters."""

@@ -1,7 +1,7 @@
 """Runs the bridged (MCP) calls of a turn and passes their results on, or the whole history to a new inner turn when the
 old one is gone or cannot park; applies the loop guard; cancels the calls when the turn closes.
 
-It listens to the inner turn (`core/outer_turn.py`); `steps.py` decides what is shown and what is to be done, in the
+It listens to the inner turn (`core/event_buffer.py`); `steps.py` decides what is shown and what is to be done, in the
 callback that brought the events. Remembered here is the whole history, including what the client never sees.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.event_buffer import OuterTurn
 from ..core.events import Event
-from ..core.outer_turn import OuterTurn
 from ..core.request import Message, Text, ToolResult, TurnRequest
 from ..core.turn import Backend, Guard, Turn, takes_results
 from ..processes.tasks import spawn

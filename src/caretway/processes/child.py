@@ -12,15 +12,162 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
 from msgspec import Struct
 
-from .group import Group, start
-from .head_tail import HeadTail
 from .tasks import spawn
+
+# ---- Starts a program in a session and process group of its own (vfork, explicit environment), signals the whole
+# group, and reaps the leader last, so that its process id is not reused. Blocking; standard library only.
+#
+# `subprocess.Popen` is a vfork on Linux and costs the same however large this process is; uvloop's own subprocesses
+# fork, which copies its page tables. `os.posix_spawn` cannot change the directory; bench/README.md has the figures.
+
+_POLL_S = 0.02
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: str | None,
+    environment: Mapping[str, str],
+    stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.PIPE,
+) -> "Group":
+    """The program gets this environment and only the three standard descriptors. Raises OSError or ValueError."""
+    leader = subprocess.Popen(  # noqa: S603 - what is run is the caller's choice; no shell
+        argv,
+        cwd=cwd,
+        env=dict(environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        bufsize=0,
+    )
+    return Group(leader)
+
+
+class Group:
+    """A running program, the leader of its group. Made by `start`."""
+
+    def __init__(self, leader: "subprocess.Popen[bytes]") -> None:
+        self.leader = leader
+        self.pid = leader.pid
+        self._reaped = False
+
+    def signal(self, number: int) -> None:
+        """Signal the whole group; does nothing once the leader is reaped."""
+        if self._reaped:
+            return
+        signal_group(self.pid, number)
+
+    def wait(self) -> None:
+        """Block until the leader has ended."""
+        if not hasattr(os, "waitid"):
+            self.leader.wait()  # macOS before Python 3.13
+            return
+        with contextlib.suppress(ChildProcessError):  # somebody else reaped it
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the leader ends in this time."""
+        until = time.monotonic() + seconds
+        while not self._has_ended():
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _has_ended(self) -> bool:
+        if not hasattr(os, "waitid"):
+            return self.leader.poll() is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+        except ChildProcessError:
+            return True
+
+    def reap(self) -> int:
+        """Kill the rest of the group. Returns the leader's exit code, negative for a signal. May be called again."""
+        self.signal(signal.SIGKILL)
+        code = self.leader.wait()
+        self._reaped = True
+        return code
+
+    def end(self, grace: float) -> int:
+        """SIGTERM to the group, SIGKILL if the leader has not ended after `grace` seconds. Returns its exit code."""
+        self.signal(signal.SIGTERM)
+        self.ends_within(grace)
+        return self.reap()
+
+
+def signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; or, on macOS, only zombies are left
+        os.killpg(group, number)
+
+
+# ---- Keeps the beginning and the end of a command's endless output, with a mark for the bytes left out; decodes UTF-8
+# that was cut inside a character. Pure.
+
+
+def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> str:
+    """Bytes that may begin or end inside a character, as text. What is not UTF-8 becomes replacement characters."""
+    if cut_head:
+        at = 0
+        while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:
+            at += 1
+        data = data[at:]
+    if cut_tail:
+        for back in range(1, min(4, len(data) + 1)):
+            lead = data[-back]
+            if lead & 0xC0 != 0x80:
+                if lead >= 0xC0 and back < (2 if lead < 0xE0 else 3 if lead < 0xF0 else 4):
+                    data = data[:-back]
+                break
+    return data.decode("utf-8", "replace")
+
+
+class HeadTail:
+    """Keeps `limit` bytes: `head` bytes of the beginning (by default half), and the rest from the end."""
+
+    __slots__ = ("_head", "_head_room", "_tail", "_tail_room", "total")
+
+    def __init__(self, limit: int, head: int | None = None) -> None:
+        self._head_room = (limit + 1) // 2 if head is None else head
+        self._tail_room = limit - self._head_room
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        self.total += len(data)
+        room = self._head_room - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        self._tail += data
+        if len(self._tail) > 2 * self._tail_room:  # not on every chunk: moving bytes costs
+            del self._tail[: len(self._tail) - self._tail_room]
+
+    def kept(self) -> bytes:
+        """The beginning and the end, joined without a mark."""
+        return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_room) :])
+
+    def text(self, room: int) -> str:
+        """At most `room` bytes of it, with a mark where some are left out."""
+        kept = self.kept()
+        room = min(room, len(kept))
+        if self.total == room:
+            return decoded(kept)
+        first = min(len(self._head), room // 2)
+        head = decoded(kept[:first], cut_tail=True)
+        tail = decoded(kept[len(kept) - (room - first) :], cut_head=True)
+        return f"{head}\n[... {self.total - room} bytes left out ...]\n{tail}"
+
 
 TERM_GRACE_S: Final = 1.0
 """Between SIGTERM and SIGKILL."""

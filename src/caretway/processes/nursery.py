@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from .child import Child, ChildSink, Command, Exit, Pipe, start_child
-from .head_tail import HeadTail, decoded
+from .child import Child, ChildSink, Command, Exit, HeadTail, Pipe, decoded, start_child
 
 PATIENCE_S: Final = 2.0
 """How long `run_to_end` gives a command between SIGTERM and SIGKILL."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..accounts.models.names import EFFORT_IDS
-from ..accounts.models.resolve import AUTOMATIC
+from ..accounts.names import EFFORT_IDS
+from ..accounts.resolve import AUTOMATIC
 from ..core.turn import ModelInfo
 
 COMPOSER: Final = "composer-2.5"

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ..accounts.models.catalogue import ModelCatalogue
+from ..accounts.catalogue import ModelCatalogue
 from ..core.request import Message, ToolSpec, TurnRequest
 from ..core.turn import Backend
 from . import asking

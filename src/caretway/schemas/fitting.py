@@ -15,9 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..core.request import ToolSpec
-from .document import Budget, Document, Unreadable
 from .merging import both, either, is_open, key_of, spelled, types_of, values_of, with_words
-from .run import type_of
+from .run import Budget, Document, Unreadable, type_of
 
 MAX_STEPS: Final = 20_000
 """For one tool."""

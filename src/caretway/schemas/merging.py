@@ -10,8 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from .document import Budget
-from .run import type_of
+from .run import Budget, type_of
 
 Schema = Mapping[str, Any]
 

@@ -7,6 +7,9 @@ much looks at `blocked` first, and goes on when the callback given to `on_writab
 """
 
 import asyncio
+import base64
+import binascii
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
@@ -15,8 +18,54 @@ from typing import Any, Final, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from ..core.caller import NOBODY
+from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.passing import Visit
-from .deadlines import NEVER
+
+# ---- When a client is late: the defence against slowloris. Heads and bodies that arrive too slowly, an idle
+# connection, a client that takes nothing of its response; and a wake-up for others. What is sent to a silent stream is
+# `answer`'s decision. Pure.
+#
+# Three clocks: what has to arrive or end in time, a response that the client does not take, and a moment at which
+# whoever answers wants to be woken. A connection has no timer: the server looks at all of them now and then, so what is
+# late is found out a moment later than it could be. Pure; times are handed in, on the loop's clock.
+
+NEVER: Final = float("inf")
+
+
+class Deadlines:
+    __slots__ = ("_send_timeout", "_stuck_since", "_unsent", "_wake", "_wake_at", "due")
+
+    def __init__(self, send_timeout: float) -> None:
+        self._send_timeout = send_timeout
+        self.due = NEVER
+        """When something has to have arrived or ended."""
+        self._unsent = 0
+        """Bytes that waited to be taken at the server's last look, and since when they have not become less."""
+        self._stuck_since = NEVER
+        self._wake_at = NEVER
+        self._wake: Callable[[], None] | None = None
+
+    def stuck(self, now: float, unsent: int) -> bool:
+        """True when the client has taken nothing for too long of what was written."""
+        if not unsent:
+            self._stuck_since = NEVER
+        elif unsent < self._unsent or self._stuck_since == NEVER:
+            self._stuck_since = now  # the client takes something, however slowly
+        elif now - self._stuck_since >= self._send_timeout:
+            return True
+        self._unsent = unsent
+        return False
+
+    def wake_at(self, when: float, wake: Callable[[], None] | None) -> None:
+        self._wake_at = when
+        self._wake = wake
+
+    def wake_due(self, now: float) -> None:
+        """Call, once, whoever wanted to be woken by now."""
+        if now >= self._wake_at and self._wake is not None:
+            wake, self._wake = self._wake, None
+            wake()
+
 
 Header = tuple[bytes, bytes]
 """Name and value."""
@@ -327,3 +376,53 @@ def header_text(text: str) -> bytes:
 
 def _legal(text: str) -> str:
     return "".join(c if " " <= c <= "~" else "?" for c in text)
+
+
+# ---- The opening handshake of a WebSocket (RFC 6455, 4.2): what a request must bring, 400 or 426 where it does not,
+# and the headers of the 101. Pure.
+#
+# No extension is agreed to: permessage-deflate costs memory and time for each connection, may hide a bomb, and saves
+# nothing on the same machine. No subprotocol is known.
+
+VERSION: Final = "13"
+OTHER_VERSION: Final[tuple[Header, ...]] = (
+    (b"sec-websocket-version", VERSION.encode()),
+    (b"upgrade", b"websocket"),
+    (b"connection", b"Upgrade"),
+)
+"""Headers of the 426 (RFC 6455, 4.4; RFC 9110, 15.5.22)."""
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_NONCE_BYTES: Final = 16
+
+
+def switching(headers: Mapping[str, str]) -> tuple[Header, ...]:
+    """The headers of the 101, or GatewayError. Names are in lower case."""
+    if not speaks_version(headers):
+        raise GatewayError(
+            ErrorKind.WRONG_PROTOCOL,
+            "The WebSocket's version is not spoken here.",
+            hint=f"Send `Sec-WebSocket-Version: {VERSION}`, or POST over HTTP/1.1.",
+        )
+    key = headers.get("sec-websocket-key", "").strip()
+    if not _is_nonce(key):
+        raise bad_request("A WebSocket needs a Sec-WebSocket-Key of 16 bytes in base64.", code="invalid_handshake")
+    return (
+        (b"upgrade", b"websocket"),
+        (b"connection", b"Upgrade"),
+        (b"sec-websocket-accept", accept_of(key)),
+    )
+
+
+def speaks_version(headers: Mapping[str, str]) -> bool:
+    return headers.get("sec-websocket-version", "").strip() == VERSION
+
+
+def accept_of(key: str) -> bytes:
+    return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest())
+
+
+def _is_nonce(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key.encode("latin-1"), validate=True)) == _NONCE_BYTES
+    except (binascii.Error, ValueError):
+        return False

@@ -6,17 +6,182 @@ A head may not be too large, also when it drips, and must be one that everybody 
 in size, and all bodies together are (`body`). A request to change the protocol is read as one that stays with this one.
 """
 
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final, NoReturn, Protocol
 from urllib.parse import unquote_to_bytes
 
 import httptools
+from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from .body import Bodies
 from .exchange import Header, HttpRequest
-from .head import head_problem, head_size, without_upgrade
-from .limits import ConnectionLimits
+
+# ---- Request heads that two readers could understand differently (request smuggling): doubled Host, keys or Transfer-
+# Encoding, encodings other than chunked, a missing or different Host, HTTP versions, CONNECT. Also how a head's size is
+# counted. Pure.
+#
+# llhttp refuses doubled or malformed Content-Length, Content-Length beside Transfer-Encoding, bad chunk sizes, folded
+# headers, bare line feeds and control characters by itself. Here is what it lets pass and a proxy in front of us could
+# read differently than we do: two readers of one head are what request smuggling lives on.
+
+VERSIONS: Final = ("1.0", "1.1")
+_ONCE: Final = (b"host", b"origin", b"authorization", b"x-api-key", b"x-caretway-key", b"transfer-encoding")
+"""Two of these, and two readers may each believe another one. Names in lower case."""
+_KEPT: Final = (b"close", b"keep-alive")
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def head_size(target: bytes, headers: Sequence[Header]) -> int:
+    """Bytes, as a head is counted: what stands on its lines, and four for each header's colon, space and end."""
+    return len(target) + 4 * len(headers) + sum(map(len, chain.from_iterable(headers)))
+
+
+def head_problem(version: str, method: bytes, target: bytes, headers: Sequence[Header]) -> str | None:
+    """Why this head is refused, as a sentence; None when it is fine. Header names are in lower case."""
+    if version not in VERSIONS:
+        return "Only HTTP/1.0 and HTTP/1.1 are spoken here."
+    if method == b"CONNECT":
+        return "This is not a proxy."
+    values = dict(headers)
+    if len(values) < len(headers) and (doubled := _doubled(headers)):
+        return doubled
+    if version == "1.1" and b"host" not in values:
+        return "The Host header is missing."
+    encoding = values.get(b"transfer-encoding")
+    if encoding is not None and (version != "1.1" or encoding.strip().lower() != b"chunked"):
+        return "The only Transfer-Encoding is chunked, in HTTP/1.1."
+    if not target.startswith((b"/", b"*")):
+        authority = target.partition(b"://")[2].partition(b"/")[0]
+        if not authority or authority.lower() != values.get(b"host", b"").lower():
+            return "The request line names another host than the Host header."
+    return None
+
+
+def _doubled(headers: Sequence[Header]) -> str | None:
+    counts = Counter(name for name, _ in headers if name in _ONCE)
+    for name, count in counts.items():
+        if count > 1:
+            return f"The header {name.decode()} is there {count} times."
+    return None
+
+
+def http_date(now: float) -> bytes:
+    """Unix seconds as RFC 9110 writes them, whatever the locale is."""
+    at = time.gmtime(now)
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
+    return f"{day}, {at.tm_mday:02} {month} {at.tm_year} {clock} GMT".encode()
+
+
+def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequence[Header]) -> bytes:
+    """The same head for a server that stays with HTTP/1.1, as it may: `Connection` asks for no change any more.
+    `Upgrade` stays, which asks for nothing without it, so that a route can say what it thinks of that protocol."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            kept = [word for word in value.lower().replace(b" ", b"").split(b",") if word in _KEPT]
+            value = b", ".join(kept)
+        if value:
+            lines.append(name + b": " + value)
+    return b"\r\n".join([*lines, b"", b""])
+
+
+# ---- Limits of request bodies: the size of one, the bytes of all that are arriving, the time for one; compressed
+# bodies (`content-encoding`, decompression bombs) are refused.
+
+MAX_DIGITS: Final = 18
+"""A longer number is larger than any limit."""
+
+
+class BodyLimits(Struct, frozen=True):
+    size: int = 32 * 2**20
+    in_all: int = 256 * 2**20
+    """Bytes of bodies that are not complete yet, and of WebSocket messages that wait, all clients together."""
+    idle: float = 30.0
+    total: float = 300.0
+
+
+class Bodies:
+    """The bodies that are arriving, and what WebSockets keep for longer."""
+
+    def __init__(self, limits: BodyLimits) -> None:
+        self.limits = limits
+        self._held = 0
+        self._kept = 0
+
+    def expect(self, headers: Mapping[str, str]) -> None:
+        """A head announces its body; raises GatewayError when it is not wanted."""
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > self.limits.size):
+            raise _body_too_large(self.limits.size)
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise bad_request(
+                "Compressed request bodies are not accepted.", hint="Send the body without content-encoding."
+            )
+
+    def take(self, piece: int, body: int) -> None:
+        """`piece` more bytes of a body that has `body` now; raises GatewayError when that is too much."""
+        self._held += piece
+        if body > self.limits.size:
+            raise _body_too_large(self.limits.size)
+        if self._held > self.limits.in_all:
+            raise GatewayError(ErrorKind.OVERLOADED, "Too many large requests are arriving at once.")
+
+    def give_back(self, body: int) -> None:
+        """A body is complete, or not wanted any more."""
+        self._held -= body
+
+    def keep(self, size: int) -> bool:
+        """Whether there is room for so much that stays until its client takes something. Half is left for arrivals:
+        clients that do not read must not keep others out."""
+        if self._kept + size > self.limits.in_all // 2 or self._held + size > self.limits.in_all:
+            return False
+        self._kept += size
+        self._held += size
+        return True
+
+    def release(self, size: int) -> None:
+        self._kept -= size
+        self._held -= size
+
+
+def _body_too_large(limit: int) -> GatewayError:
+    return GatewayError(
+        ErrorKind.TOO_LARGE,
+        f"The request body is larger than {limit} bytes.",
+        hint="Raise `max_body_bytes` if that is intended.",
+    )
+
+
+def too_slow(limits: BodyLimits) -> GatewayError:
+    return GatewayError(
+        ErrorKind.SLOW_REQUEST,
+        f"The request body did not arrive in time: at most {limits.idle:g} s of silence, {limits.total:g} s in all.",
+    )
+
+
+# ---- The numbers for one connection: size and count of headers, time for a head, idle keep-alive, time for a client to
+# take bytes, how often the server looks. Values only.
+
+
+class ConnectionLimits(Struct, frozen=True):
+    """Times in seconds."""
+
+    connections: int = 2048
+    head_bytes: int = 64 * 2**10
+    headers: int = 128
+    head_timeout: float = 20.0
+    drain_timeout: float = 30.0
+    send_timeout: float = 120.0
+    keep_alive: float = 75.0
+    """How long an unused connection is kept: longer than the pools of common clients do."""
+    look_every: float = 1.0
+    """How often the server looks for what is late: everything here may last this much longer."""
 
 
 class ReadPhase(Enum):

@@ -8,28 +8,123 @@ for their clients to go, `cut` ends what is left. `app` puts the three in order.
 import asyncio
 import logging
 import math
+import resource
 import socket
+import ssl
 import time
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
 from ..processes.tasks import spawn
-from .body import Bodies
-from .connection import LINGER_S, ClientConnection, RequestHandler
-from .early_errors import early_error, plain_on_tls_port
+from .connection import LINGER_S, ClientConnection, RequestHandler, early_error, plain_on_tls_port
 from .exchange import Successor
-from .head import http_date
-from .limits import ConnectionLimits
-from .tls import TlsContext
+from .request_reader import Bodies, ConnectionLimits, http_date
+
+# ---- TLS on the listening socket, and plain HTTP that is spoken to it: answered with a refusal in plain HTTP, which
+# names the mistake, then the end.
+#
+# OpenSSL knows the first bytes of such a request, and gives up the handshake. It takes their line with it, so the
+# refusal is in no API's own words.
+
+_PLAIN_HTTP: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")
+"""OpenSSL's reasons: GET, HEAD, POST, PUT; CONNECT."""
+
+
+class TlsContext(ssl.SSLContext):
+    """Of a server. `refusal` is set when it starts: the bytes for a client that spoke plain HTTP."""
+
+    refusal: Callable[[], bytes]
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *given: Any, **named: Any) -> ssl.SSLObject:
+        made = cast(_Handshake, super().wrap_bio(incoming, outgoing, *given, **named))
+        made.outgoing = outgoing
+        return made
+
+
+class _Handshake(ssl.SSLObject):
+    outgoing: ssl.MemoryBIO
+    refused: ssl.SSLError | None = None
+
+    def do_handshake(self) -> None:
+        if self.refused is not None:
+            raise self.refused
+        try:
+            super().do_handshake()
+        except ssl.SSLError as failure:
+            if failure.reason not in _PLAIN_HTTP:
+                raise
+            self.refused = failure
+            self.outgoing.write(cast(TlsContext, self.context).refusal())
+            # The event loop sends what is outgoing only when a handshake is not over. The client hangs up, or the
+            # handshake's time limit ends it.
+            raise ssl.SSLWantReadError from failure
+
+
+def tls_context(certificate: str, key: str) -> TlsContext:
+    context = TlsContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = _Handshake
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+# ---- File descriptors: raises the soft limit of open files (`ulimit -n`, RLIMIT_NOFILE) at the start, and takes no
+# more connections than there are descriptors for.
+#
+# Beyond the limit, accepting fails without a word to anybody (uvloop closes such a connection at once). So the soft
+# limit is raised towards the hard one at the start, and a gateway takes no more connections than there are descriptors
+# for.
+
+log = logging.getLogger(__name__)
+
+RESERVED: Final = 256
+"""For everything else: connections to Cursor, programs, files."""
+_LEAST: Final = 16
+
+
+def fitting(wanted: int, soft: int | None) -> int:
+    """Connections that fit under a soft limit; None: there is none."""
+    return wanted if soft is None else min(wanted, max(_LEAST, soft - RESERVED))
+
+
+def soft_limit() -> int | None:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_soft_limit(connections: int) -> None:
+    """As far as these connections need it and the hard limit lets it. The limit is the whole process's."""
+    soft = soft_limit()
+    if soft is None or soft >= connections + RESERVED:
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + RESERVED if hard == resource.RLIM_INFINITY else min(hard, connections + RESERVED)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    except (OSError, ValueError) as refused:
+        log.warning("the limit of open files stays at %d: %s", soft, refused)
+
+
+def connections_that_fit(wanted: int) -> int:
+    """What of `max_connections` this process can keep; says so when that is less."""
+    soft = soft_limit()
+    fit = fitting(wanted, soft)
+    if fit < wanted:
+        log.warning(
+            "only %d of %d connections (`max_connections`) fit under the limit of %s open files; raise `ulimit -n`",
+            fit,
+            wanted,
+            soft,
+        )
+    return fit
+
 
 BACKLOG: Final = 2048
 """Clients that wait to be let in."""
 LET_IN_AT_ONCE: Final = 64
 """Of them, in one turn of the event loop."""
 TELL_EVERY_S: Final = 60.0
-
-log = logging.getLogger(__name__)
 
 
 class Server:

@@ -19,8 +19,7 @@ from websockets.protocol import Side, State
 from ..core.errors import GatewayError
 from ..processes.tasks import aside, spawn
 from .connection import ServerState
-from .deadlines import NEVER, Deadlines
-from .exchange import Successor
+from .exchange import NEVER, Deadlines, Successor
 from .frame_pieces import PIECE, FramePieces
 from .shape import LARGE, is_large
 

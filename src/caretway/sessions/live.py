@@ -8,14 +8,13 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from ..accounts.models.names import spelled
-from ..core.charge import RunCharge
+from ..accounts.names import spelled
 from ..core.errors import GatewayError
-from ..core.estimate import message_chars, tokens
 from ..core.events import RunUsage
 from ..core.fold import Fold
 from ..core.records import RequestOrigin, RunRecord
-from ..core.request import Message, Role, ToolResult, ToolSpec, TurnRequest, last_answer
+from ..core.request import Message, Role, RunCharge, ToolCall, ToolResult, ToolSpec, TurnRequest, last_answer
+from ..core.tally import message_chars, tokens
 from ..core.turn import Turn
 from .lifecycle import Happening, SessionState, move
 from .plan import Parked
@@ -170,3 +169,54 @@ class LiveTurn(Struct, eq=False):
             own=own,
             abandoned=self.state is SessionState.DETACHED,
         )
+
+
+# ---- A live turn as those who look at the gateway see it: state, model, who asked, since when, which tools it waits
+# for, about how many tokens it has said. Made when somebody looks; no words of the conversation are in it.
+
+
+class TurnView(Struct, frozen=True, gc=False):
+    id: str
+    state: str
+    model: str
+    client: str
+    key: str
+    dialect: str
+    conversation: str
+    session: str
+    """Of its newest response, as the client was told: fresh, continued, replayed, resumed."""
+    reason: str
+    started_at: float
+    since: float
+    """When it came to its state. Both in unix seconds."""
+    responses: int
+    tokens: int
+    """Of the response that is being made, estimated."""
+    waiting_for: tuple[str, ...] = ()
+    """Names of the tools whose results it waits for."""
+
+
+def turn_view(live: LiveTurn) -> TurnView:
+    account, origin = live.account, live.account.origin
+    session, reason = account.newest
+    return TurnView(
+        id=live.tickets.sid,
+        state=live.state.value,
+        model=live.request.model,
+        client=origin.caller.client,
+        key=origin.caller.key,
+        dialect=origin.dialect,
+        conversation=account.conversation,
+        session=session,
+        reason=reason,
+        started_at=account.started_at,
+        since=live.since,
+        responses=account.responses,
+        tokens=live.fold.tokens if live.fold is not None else 0,
+        waiting_for=_waiting_for(live) if live.state is SessionState.PARKED else (),
+    )
+
+
+def _waiting_for(live: LiveTurn) -> tuple[str, ...]:
+    open_ = set(live.open)
+    return tuple([part.name for part in live.answer.parts if isinstance(part, ToolCall) and part.id in open_])

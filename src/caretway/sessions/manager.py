@@ -16,34 +16,27 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..core.charge import RunCharges
 from ..core.errors import ErrorKind, GatewayError, gateway_stops
 from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.passing import Held
 from ..core.records import RequestOrigin, RunRecord
 from ..core.recovery import Cause, Rung
-from ..core.request import Message, SessionMode, TurnRequest, ends_with_results, last_answer
+from ..core.request import Message, RunCharges, SessionMode, TurnRequest, ends_with_results, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..processes.tasks import aside
-from ..schemas.arguments import ArgumentRule
-from .compacted import REASON as COMPACTED
-from .compacted import SessionNames
-from .conversation_ids import ConversationIds
-from .conversation_store import ConversationStore
-from .detached import Drain
-from .fallback import REASON as FELL_BACK
-from .fallback import RUNG as NEXT_MODEL
-from .fallback import going_on, next_request, same_model
-from .lifecycle import Happening, SessionState
-from .live import FROM_NOWHERE, LiveTurn, RunAccount
-from .parking import first_to_go, patience
+from ..schemas.check import ArgumentRule
+from .lifecycle import Happening, SessionState, first_to_go, patience
+from .live import FROM_NOWHERE, LiveTurn, RunAccount, TurnView, turn_view
 from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resume, alike, history_chains, plan
-from .repeated_answer import REPEATER, repeated_turn
-from .response import MAX_ANSWER_BYTES, Label, Response
+from .response import MAX_ANSWER_BYTES, REPEATER, Drain, Label, Response, repeated_turn
+from .second_try import REASON as FELL_BACK
+from .second_try import RUNG as NEXT_MODEL
+from .second_try import going_on, next_request, same_model
+from .store import ConversationStore
 from .tickets import REPLICA, Tickets, held_by, new_sid
-from .transcript import answer_message, chained, may_continue, new_results
-from .turn_views import TurnView, turn_view
+from .transcript import REASON as COMPACTED
+from .transcript import ConversationIds, SessionNames, answer_message, chained, may_continue, new_results
 
 log = logging.getLogger(__name__)
 

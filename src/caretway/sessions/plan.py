@@ -7,19 +7,23 @@ tickets are proof enough; what was said before it must be the same. Then the tra
 our own last answer continues that conversation. Everything else is told to a new run from the beginning.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
+import msgspec
 from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError, bad_request
+from ..core.json_bounds import canonical_json, spell
 from ..core.request import (
     Image,
     Message,
     Role,
     SessionMode,
     Text,
+    ToolCall,
     ToolResult,
     ToolSpec,
     TurnRequest,
@@ -27,9 +31,134 @@ from ..core.request import (
     last_answer,
 )
 from ..core.turn import Abilities, Snapshot
-from .late_tools import asked_for, grown
-from .retold import known_before
 from .transcript import Chain, canonical, tools_key
+
+# ---- Tools that a client added, changed or removed while its turn was parked: whether the turn goes on without them,
+# or must be replayed because a new one was asked for or loaded. Pure.
+#
+# A live run cannot be given new tools. Mostly nobody misses them (a server of the client's came up late): they wait
+# until the next run. But some tools load others, and the model is about to call what it loaded.
+
+MOST_OF_ONE: Final = 16_384
+MOST_IN_ALL: Final = 131_072
+"""Characters of one text, and of all, that are searched for new tools' names: whoever loads tools speaks briefly."""
+_WORD: Final = re.compile(r"[\w-]+")
+_LOADS: Final = re.compile(r"tool", re.IGNORECASE)
+"""In the name of a tool that loads others: ToolSearch, load_tools, enable_toolset."""
+
+
+def grown(offered: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, ...] | None:
+    """The names of the tools that were added; None when one was changed or taken away. A tool of another namespace
+    that has the name now is another one: the live run's calls are not meant for it."""
+    if offered == now:
+        return ()
+    by_name = {tool.name: tool for tool in now}
+    for tool in offered:
+        same = by_name.pop(tool.name, None)
+        if same is None or same.namespace != tool.namespace:
+            return None
+        if same != tool and tools_key((same,)) != tools_key((tool,)):
+            return None
+    return tuple(by_name)
+
+
+def asked_for(new: Sequence[str], answer: Message, tail: Sequence[Message], history: Sequence[Message]) -> str | None:
+    """The first of the new tools that somebody means: our calls, what came back, or the user; None when none is. Words
+    that are meant for the model may name a tool's server instead (`vault` for `mcp__vault__reveal`)."""
+    calls = [part for part in answer.parts if isinstance(part, ToolCall)]
+    prompt = next((message for message in reversed(history) if message.role is Role.USER), None)
+    beside = [message.text for message in tail]
+    said = _words([*(call.arguments for call in calls), *beside, prompt.text if prompt is not None else ""])
+    given = _words(part.text for message in tail for part in message.parts if isinstance(part, ToolResult))
+    meant = [name for name in new if name in said or name in given] or [name for name in new if _server(name) in said]
+    if not meant and any(_LOADS.search(call.name) for call in calls):
+        return new[0]  # some do not say what they loaded
+    return meant[0] if meant else None
+
+
+def _server(tool: str) -> str:
+    parts = tool.split("__", 2)
+    return parts[1] if len(parts) == 3 and parts[0] == "mcp" else tool
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    words: set[str] = set()
+    left = MOST_IN_ALL
+    for text in texts:
+        if left <= 0:
+            break
+        read = text[: min(MOST_OF_ONE, left)]
+        words.update(_WORD.findall(read))
+        left -= len(read)
+    return words
+
+
+# ---- Whether a client that brings tool results changed the history: an edited call argument or an earlier message
+# makes it another conversation; added words, split messages and filled-in defaults do not. Pure.
+#
+# Of our newest answer the tickets are the proof: clients put words beside our calls, drop ours, split the answer into
+# several messages, fill in a tool's defaults. But a value in a call that now says something else is an edit (people are
+# asked before a tool runs, and change what it is to do), and the run would take the result for that of its own call.
+# What was said before that answer must be the same, spelling apart.
+
+
+def known_before(
+    told: tuple[Message, ...],
+    history: tuple[Message, ...],
+    answer: Message,
+    before: Callable[[], bytes],
+    spelled: Chain | None = None,
+) -> int | None:
+    """How many messages of `told` are the conversation before `answer`; None when it is another one. `told` ends with
+    the client's account of the answer; `before` is the fingerprint of what was said before it; `spelled` the
+    chain of `told` up to the assistant's last words, when it is known.
+
+    Nearly every client sends what it sent before, unchanged. That is seen without spelling it all out once more;
+    whoever changed something may still mean the same."""
+    if not told:
+        return 0  # results alone: there is nothing to compare
+    count = len(history)
+    if told[:count] == history and _retells(told[count:], answer):
+        return count
+    last = len(told)
+    while last and told[last - 1].role is Role.ASSISTANT:
+        last -= 1
+    chain = Chain(b"").add(told[:last]) if spelled is None else spelled.copy()
+    wanted = before()
+    for count in range(last, len(told)):  # an answer may follow words of the assistant that the client itself put there
+        if chain.said() == wanted and _retells(told[count:], answer):
+            return count
+        chain.add((told[count],))
+    return None
+
+
+def _retells(told: Sequence[Message], answer: Message) -> bool:
+    if [canonical(message) for message in told] == [canonical(answer)]:
+        return True
+    if any(message.role is not Role.ASSISTANT for message in told):
+        return False
+    theirs = [part for message in told for part in message.parts if isinstance(part, ToolCall)]
+    ours = {part.id: part for part in answer.parts if isinstance(part, ToolCall)}
+    if len(theirs) != len(ours) or {call.id for call in theirs} != ours.keys():
+        return False
+    return not any(_edited(ours[call.id].arguments, call.arguments) for call in theirs)
+
+
+def _edited(ours: str, theirs: str) -> bool:
+    """A value that we wrote says something else now. Values may be added or left out on the way."""
+    if canonical_json(ours) == canonical_json(theirs):
+        return False
+    wrote, told = _object(ours), _object(theirs)
+    return any(name in told and spell(value) != spell(told[name]) for name, value in wrote.items())
+
+
+def _object(arguments: str) -> dict[str, object]:
+    """In the canonical spelling; what is no object has no values that could be compared."""
+    try:
+        value = msgspec.json.decode(canonical_json(arguments))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 class Parked(Struct, frozen=True):

@@ -7,12 +7,13 @@ the client hangs up the turn is left to the manager, which lets it end by itself
 Until something was shown another run may answer instead (`second_try.py`).
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
 from ..core.errors import ErrorKind, GatewayError
-from ..core.estimate import estimated_usage
+from ..core.event_buffer import FixedTurn, weight
 from ..core.events import (
     TERMINAL,
     Event,
@@ -31,12 +32,14 @@ from ..core.events import (
 )
 from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, OrderState
-from ..core.request import TurnRequest
+from ..core.request import Message, Text, ToolCall, TurnRequest
+from ..core.tally import estimated_usage
 from ..core.turn import Stage, StageFactory
-from ..schemas.arguments import ArgumentCheck, ArgumentRule
+from ..schemas.check import ArgumentCheck, ArgumentRule
 from .lifecycle import Happening
 from .live import LiveTurn
 from .second_try import Restart, SecondTry
+from .tickets import Tickets
 
 log = logging.getLogger(__name__)
 
@@ -389,3 +392,86 @@ class Response:
         self.over = True
         self._plain = False
         self._owner.settle(self.live, Happening.STOPPED if made_up else _ENDS[type(event)], self.reply())
+
+
+# ---- A turn whose client hung up in the middle of an answer: the rest is read and thrown away, so that it can end or
+# park by itself, within a short grace (`disconnect_grace`) and a limit of bytes. Then it is given up. Not the graceful
+# shutdown.
+#
+# It has a short grace, and may say little: what is near its end gets there, anything else is given up.
+
+DRAINED_BYTES: Final = 512 * 1024
+"""A turn whose client hung up is closed when it says more than this, by the weight of its events."""
+
+
+class Drain:
+    def __init__(self, response: Response, grace: float, given_up: Callable[[Response], None]) -> None:
+        """`given_up` is called at most once; never when the response came to its end."""
+        self._response: Response | None = response
+        """None when this is over: whoever still calls it (a parked turn) holds an empty shell."""
+        self._given_up = given_up
+        self._said = 0
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(grace, self._give_up)
+        response.listen(self._go_on)
+        loop.call_soon(self._go_on)  # soon: to whoever just left it, the response is not over yet
+
+    def _go_on(self) -> None:
+        response = self._response
+        if response is None:
+            return
+        events = response.take()
+        if not events:
+            return  # also when the turn is being closed by what is just being taken: another one may follow it
+        self._said += sum(map(weight, events))
+        if response.over:
+            self._stop()
+        elif self._said > DRAINED_BYTES:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        response = self._response
+        if response is not None:
+            self._stop()
+            self._given_up(response)
+
+    def _stop(self) -> None:
+        self._response = None
+        self._timer.cancel()
+
+
+# ---- Tells an answer once more, with the same call ids, when `plan` has found that a client repeats a request whose
+# answer it lost. Recognises nothing itself.
+#
+# The calls keep their ids, so whichever copy of the answer the client goes on with leads to the same parked turn.
+
+
+def repeated_turn(answer: Message, tickets: Tickets) -> FixedTurn:
+    """The events of a paused answer, and nothing behind them."""
+    events: list[Event] = [TurnStarted()]
+    for part in answer.parts:
+        match part:
+            case Text(text=text):
+                events.append(TextDelta(text))
+            case ToolCall(id=ticket, name=name, arguments=arguments):
+                call = tickets.upstream_id(ticket)
+                events.append(ToolCallStarted(call, name))
+                if arguments:
+                    events.append(ToolCallDelta(call, arguments))
+                events.append(ToolCallReady(call, name, arguments))
+            case _:
+                pass
+    return FixedTurn([*events, TurnPaused()])
+
+
+class _Repeater:
+    """The turn itself is parked and stays as it is."""
+
+    def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None: ...
+
+    def issue(self, live: LiveTurn, ticket: str) -> None: ...
+
+    def let_go(self, response: Response) -> None: ...
+
+
+REPEATER: Final[ResponseOwner] = _Repeater()

@@ -19,10 +19,48 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ..core.turn import Snapshot
 from ..storage.database import DatabaseKind, is_broken, move_aside, open_or_memory, stat_of, transaction
+
+# ---- What the session engine asks of whoever keeps finished conversations: this gateway's own file, or one that
+# several share.
+
+
+class ConversationStore(Protocol):
+    """Finished conversations, by the fingerprint of their transcript."""
+
+    def recall(self, key: bytes) -> Snapshot | None: ...
+
+    def remember(self, key: bytes, snapshot: Snapshot) -> None: ...
+
+    @property
+    def settled(self) -> bool:
+        """What was remembered can be recalled."""
+        ...
+
+    async def settle(self) -> None: ...
+
+    @property
+    def shared(self) -> bool:
+        """Other gateways keep conversations in it too: then `bring` comes before `recall`."""
+        ...
+
+    async def bring(self, key: bytes) -> None:
+        """From here on it can be recalled, if any gateway has kept it."""
+        ...
+
+
+class StoredConversations(ConversationStore, Protocol):
+    """The same, for whoever opens and closes it."""
+
+    async def forget(self, conversation: str) -> int:
+        """How many snapshots of it there were."""
+        ...
+
+    async def aclose(self) -> None: ...
+
 
 log = logging.getLogger(__name__)
 

@@ -3,11 +3,26 @@ without waiting for a pipe in their place.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+
+# ---- A lock between processes, on an open file: taken or not, without waiting; what counts as taken by somebody else.
+# The end of the process, or of the handle, releases it.
+
+
+def try_lock(handle: int) -> bool:
+    """False: somebody else has it. Raises OSError where the file system has no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as failure:
+        if failure.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def open_file(path: Path) -> BinaryIO:

@@ -5,8 +5,7 @@ from contextlib import asynccontextmanager
 
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_transport import H2Transport
-from caretway.cursor.transport.limits import TransportLimits
-from caretway.cursor.transport.ports import NewRun, Transport
+from caretway.cursor.transport.ports import NewRun, Transport, TransportLimits
 
 from .h2_peer import H2Site
 from .listener import Listener

@@ -10,8 +10,7 @@ import trustme
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_transport import H2Transport
-from caretway.cursor.transport.limits import TransportLimits
-from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.transport.ports import NewRun, TransportLimits
 
 from .h2_client import client
 from .h2_peer import Script, h2_site

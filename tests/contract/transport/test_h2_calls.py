@@ -12,8 +12,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_connection import NotHttp2
 from caretway.cursor.transport.h2_transport import H2Transport
-from caretway.cursor.transport.limits import MIB, TransportLimits
-from caretway.cursor.transport.ports import NewRun, UnaryResponse
+from caretway.cursor.transport.ports import MIB, NewRun, TransportLimits, UnaryResponse
 
 from .h2_client import client
 from .h2_peer import H2Site, PeerStream, Script, h2_site

@@ -10,8 +10,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_stream import Unprocessed
 from caretway.cursor.transport.h2_transport import H2Transport
-from caretway.cursor.transport.limits import MIB, TransportLimits
-from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.transport.ports import MIB, NewRun, TransportLimits
 from caretway.cursor.wire.envelope import pack
 from caretway.cursor.wire.errors import ConnectError, write_unary
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_transport import H2Transport
-from caretway.cursor.transport.limits import TransportLimits
-from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.transport.ports import NewRun, TransportLimits
 
 from .byte_proxy import ByteProxy, byte_proxy
 from .h2_peer import H2Site, PeerStream, Script, h2_site

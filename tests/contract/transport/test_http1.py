@@ -9,8 +9,7 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.http1_transport import Http1Transport
-from caretway.cursor.transport.limits import KIB, MIB, TransportLimits
-from caretway.cursor.transport.ports import NewRun, Transport
+from caretway.cursor.transport.ports import KIB, MIB, NewRun, Transport, TransportLimits
 from caretway.cursor.wire.envelope import pack
 from caretway.cursor.wire.errors import ConnectError, write_unary
 from caretway.cursor.wire.paths import BIDI_APPEND, RUN_SSE

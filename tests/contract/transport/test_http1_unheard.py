@@ -9,8 +9,7 @@ import pytest
 from caretway.core.errors import ErrorKind
 from caretway.cursor.transport.dial import Dial, Dialler, Origin, P
 from caretway.cursor.transport.http1_transport import Http1Transport
-from caretway.cursor.transport.limits import TransportLimits
-from caretway.cursor.transport.ports import NewRun
+from caretway.cursor.transport.ports import NewRun, TransportLimits
 from caretway.cursor.wire.paths import BIDI_APPEND
 
 from .byte_proxy import ByteProxy, byte_proxy

@@ -13,10 +13,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caretway.accounts.account import Account
-from caretway.accounts.renewal import OAUTH
+from caretway.accounts.account import Account, claims
+from caretway.accounts.login import OAUTH
 from caretway.accounts.store import SignInShelf, open_sign_ins
-from caretway.accounts.token_lifetime import claims
 from caretway.accounts.tokens import RenewedToken
 from unit.accounts.desk import jwt
 

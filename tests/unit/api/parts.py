@@ -4,11 +4,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from caretway.accounts.models.catalogue import ModelCatalogue
-from caretway.api.account import AccountWatch
+from caretway.accounts.catalogue import ModelCatalogue
 from caretway.api.application import Application
-from caretway.api.health import Health
-from caretway.api.tenant import SingleTenant, Tenant
+from caretway.api.tenant import AccountWatch, Health, SingleTenant, Tenant
 from caretway.core.caller import Caller
 from caretway.core.errors import GatewayError
 from caretway.core.events import TERMINAL, Event

@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from caretway.api.account import AccountWatch
 from caretway.api.passthrough import REFUSED_FOR_S, TenantPerKey, client_key
-from caretway.api.tenant import AccountUse, Tenant
+from caretway.api.tenant import AccountUse, AccountWatch, Tenant
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.dialects.registry import dialects
 from caretway.processes.tasks import spawn

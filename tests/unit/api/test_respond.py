@@ -1,6 +1,7 @@
 """One request to a dialect: what is decoded and opened, the headers that tell of it, and the record at the end."""
 
 import asyncio
+import base64
 from typing import Any, cast
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.api.answer import Pace
-from caretway.api.respond import Responder
+from caretway.api.respond import Responder, decode_large, decode_parsed
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnPaused
 from caretway.core.records import RequestOrigin, TurnRecord
@@ -16,7 +17,40 @@ from caretway.core.request import TurnRequest
 from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.processes.tasks import spawn
 from caretway.server.exchange import HttpRequest
+from caretway.server.shape import ShapeLimits
 from unit.api.parts import Models, Told, Written, writer
+
+LIMITS = ShapeLimits(text=50_000)
+
+
+def body(text: str, image: bytes = b"") -> bytes:
+    url = "data:image/png;base64," + base64.b64encode(image).decode()
+    parts: list[object] = [{"type": "text", "text": text}]
+    parts += [{"type": "image_url", "image_url": {"url": url}}] if image else []
+    return msgspec.json.encode({"model": "m", "messages": [{"role": "user", "content": parts}]})
+
+
+def test_what_was_read_aside_is_marked() -> None:
+    request = decode_large(OPENAI_CHAT, body("hi"), {}, LIMITS)
+    assert request.large
+    assert request.messages[0].text == "hi"
+
+
+def test_images_do_not_count_as_text() -> None:
+    assert decode_large(OPENAI_CHAT, body("hi", b"\x89PNG" + b"x" * 300_000), {}, LIMITS).large
+
+
+@pytest.mark.parametrize("image", [b"", b"\x89PNG" + b"x" * 300_000])
+def test_too_much_text(image: bytes) -> None:
+    with pytest.raises(GatewayError) as caught:
+        decode_large(OPENAI_CHAT, body("x" * 60_000, image), {}, LIMITS)
+    assert (caught.value.kind, caught.value.code) == (ErrorKind.TOO_LARGE, "too_much_text")
+
+
+def test_what_was_parsed_before() -> None:
+    parsed = msgspec.json.decode(body("hi"))
+    assert decode_parsed(OPENAI_CHAT, parsed, 100, {}, LIMITS).large
+
 
 BODY = {"model": "asked", "messages": [{"role": "user", "content": "hi"}], "logit_bias": {"1": 1}}
 

@@ -20,8 +20,16 @@ from caretway.cli.status import Report as StatusReport
 from caretway.cli.status import as_lines
 from caretway.cli.terminal import ASCII_LEVELS, Style
 from caretway.cli.usage_view import PriceFacts, compact, cost_lines, table
-from caretway.core.account_report import known_account, unknown_account
-from caretway.core.account_usage import AccountUsage, OnDemand, PeriodUsage, PlanInfo, PlanUsage, TeamSeat
+from caretway.core.account_usage import (
+    AccountUsage,
+    OnDemand,
+    PeriodUsage,
+    PlanInfo,
+    PlanUsage,
+    TeamSeat,
+    known_account,
+    unknown_account,
+)
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from caretway.core.json_bounds import (
     MAX_DIGITS,
     MAX_LEVELS,
+    canonical_json,
     count_values,
     crowded,
     has_long_numbers,
@@ -17,6 +18,34 @@ from caretway.core.json_bounds import (
     nested_deeply,
     structures,
 )
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("", "{}"),
+        (" \n", "{}"),
+        ('{ "b": [1, 2], "a": {"d": null, "c": true} }', '{"a":{"c":true,"d":null},"b":[1,2]}'),
+        ('"\\u00e9\\/"', '"é/"'),
+        ("[1.0, 1e3, -0.0, 1.5, 1e300]", "[1,1000,0,1.5,1e300]"),
+        ("[18446744073709551616]", "[18446744073709551616]"),
+        ("[1e400]", "[1e400]"),
+        ("{oops ", "{oops"),
+        ("NaN", "NaN"),
+        ('"\\ud800"', '"\\ud800"'),
+        ('"\ud800"', '"\ud800"'),
+        ("[" * 20_000, "[" * 20_000),
+    ],
+)
+def test_spelling(text: str, canonical: str) -> None:
+    assert canonical_json(text) == canonical
+
+
+@given(st.text())
+def test_any_text_has_one_and_it_stays(text: str) -> None:
+    once = canonical_json(text)
+    assert canonical_json(once) == once
+
 
 TEXT = st.text(st.sampled_from('a"\\[{,]}\n€😀')) | st.text(max_size=8)
 JSON = st.recursive(

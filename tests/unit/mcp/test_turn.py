@@ -22,7 +22,7 @@ from caretway.core.events import (
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Abilities, Turn
 from caretway.mcp.backend import Offer, Terms
-from caretway.sessions.loop_guard.history import loop_guard
+from caretway.sessions.loop_history import loop_guard
 from receiving import receive
 from turns import PARKING, called, reply_of
 

@@ -5,18 +5,159 @@ import mmap
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from caretway.processes.child import STDERR_BYTES, CannotStart, Command, Exit, Pipe, start_child
+from caretway.processes.child import (
+    STDERR_BYTES,
+    CannotStart,
+    Command,
+    Exit,
+    Group,
+    HeadTail,
+    Pipe,
+    decoded,
+    start,
+    start_child,
+)
 from caretway.processes.lines import LineReader, TooLong
 from caretway.processes.nursery import Nursery, NurseryClosed, run_once
 
-PAGE = mmap.PAGESIZE
+
+@pytest.mark.parametrize("char", ["a", "ä", "€", "😀"])
+def test_cuts_fall_between_characters(char: str) -> None:
+    data = (char * 10).encode()
+    for at in range(len(data) + 1):
+        head = decoded(data[:at], cut_tail=True)
+        tail = decoded(data[at:], cut_head=True)
+        assert "\ufffd" not in head + tail
+        assert 9 <= len(head) + len(tail) <= 10
+
+
+def test_what_is_not_utf8_is_still_text() -> None:
+    assert decoded(b"caf\xe9") == "caf\ufffd"
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7, 64])
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 11, 25, 1000])
+def test_head_and_tail(chunk: int, size: int) -> None:
+    data = bytes(97 + at % 26 for at in range(size))
+    kept = HeadTail(10)
+    for at in range(0, size, chunk):
+        kept.add(data[at : at + chunk])
+    text = kept.text(10)
+    if size <= 10:
+        assert text == data.decode()
+    else:
+        assert text == f"{data[:5].decode()}\n[... {size - 10} bytes left out ...]\n{data[-5:].decode()}"
+    assert kept.total == size
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(0, 30), st.integers(0, 30))
+def test_no_more_is_kept_than_allowed(pieces: list[bytes], head: int, tail: int) -> None:
+    kept = HeadTail(head + tail, head)
+    for piece in pieces:
+        kept.add(piece)
+        assert len(kept._head) + len(kept._tail) <= head + 2 * tail
+    whole = b"".join(pieces)
+    assert kept.kept() == (whole if len(whole) <= head + tail else whole[:head] + whole[len(whole) - tail :])
+    assert kept.total == len(whole)
+
+
+def test_an_uneven_cut_shows_no_seam_but_its_mark() -> None:
+    kept = HeadTail(8, head=2)
+    kept.add(b"abcdefghijklmnopqrstuvwxyz")
+    assert kept.text(8) == "ab\n[... 18 bytes left out ...]\nuvwxyz"
+    assert kept.text(4) == "ab\n[... 22 bytes left out ...]\nyz"
+
+
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+
+def shell_of_group(script: str) -> Group:
+    return start(("/bin/sh", "-c", script), cwd="/", environment=ENVIRONMENT, stdin=subprocess.DEVNULL)
+
+
+def said(group: Group) -> str:
+    assert group.leader.stdout is not None
+    return group.leader.stdout.readline().decode().strip()
+
+
+def close(group: Group) -> None:
+    for pipe in (group.leader.stdout, group.leader.stderr):
+        assert pipe is not None
+        pipe.close()
+
+
+def test_one_that_goes_when_it_is_asked() -> None:
+    group = shell_of_group("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done")
+    assert said(group) == "ready"
+    assert not group.ends_within(0)
+    assert group.end(grace=20) == 7
+    close(group)
+
+
+def test_one_that_does_not() -> None:
+    group = shell_of_group("trap '' TERM; echo ready; while :; do sleep 0.01; done")
+    assert said(group) == "ready"
+    assert group.end(grace=0.05) == -signal.SIGKILL
+    close(group)
+
+
+def test_the_group_dies_before_its_leader_is_reaped() -> None:
+    """A grandchild holds the output: nothing more comes of it, so it is dead when `reap` is back."""
+    group = shell_of_group("{ echo child; exec sleep 600; } & exit 3")
+    assert said(group) == "child"
+    group.wait()
+    assert group.ends_within(0)
+    os.kill(group.pid, 0)  # dead, and not reaped: the number is still its own
+    assert group.reap() == 3
+    with pytest.raises(ProcessLookupError):
+        os.kill(group.pid, 0)
+    assert said(group) == ""
+    close(group)
+
+
+def test_once_reaped_its_number_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = shell_of_group("exit 0")
+    assert group.reap() in (0, -signal.SIGKILL)
+    code = group.end(grace=20)
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("somebody was signalled"))
+    group.signal(signal.SIGTERM)
+    assert (group.end(grace=20), group.ends_within(0)) == (code, True)
+    close(group)
+
+
+def test_somebody_else_reaped_it() -> None:
+    """An owner that ignores SIGCHLD, for one. There is an end all the same."""
+    group = shell_of_group("exit 3")
+    os.waitpid(group.pid, 0)
+    group.wait()
+    assert group.ends_within(0)
+    assert group.reap() == 0  # as `subprocess` has it: the code is not known any more
+    close(group)
+
+
+def test_where_it_runs_and_what_it_gets(tmp_path: Path) -> None:
+    group = start(
+        ("/bin/sh", "-c", 'echo "$PWD $GIVEN $HOME-"'),
+        cwd=str(tmp_path),
+        environment=ENVIRONMENT | {"GIVEN": "this"},
+        stdin=subprocess.DEVNULL,
+    )
+    assert said(group) == f"{tmp_path} this -"
+    group.wait()
+    assert group.reap() == 0
+    close(group)
+
+
+PAGE = mmap.PAGESIZE
 
 
 @pytest.fixture

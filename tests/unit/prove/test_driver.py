@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from caretway.accounts.models.catalogue import ModelCatalogue
+from caretway.accounts.catalogue import ModelCatalogue
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted
 from caretway.core.request import Role, TurnRequest

@@ -12,7 +12,6 @@ from jsonschema.validators import validator_for
 
 from caretway.core.request import ToolSpec
 from caretway.schemas import fitting
-from caretway.schemas.document import Budget
 from caretway.schemas.fitting import (
     NO_RULES,
     RULES,
@@ -23,6 +22,7 @@ from caretway.schemas.fitting import (
     plain_tuple,
     rules_for,
 )
+from caretway.schemas.run import Budget
 from caretway_sim import catalogue, schema_rules
 from unit.backends.builtin_tools.client_tools import CLIENTS, MADE_LISTS, tools_of
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from caretway.schemas.document import Budget, Unreadable
 from caretway.schemas.merging import both, either, is_open, key_of, types_of, with_words
+from caretway.schemas.run import Budget, Unreadable
 
 TEXT, WHOLE, NULL = {"type": "string"}, {"type": "integer"}, {"type": "null"}
 

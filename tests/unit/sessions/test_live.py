@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from caretway.core.estimate import history_tokens
 from caretway.core.request import Message, Role, Text, ToolCall, ToolResult, ToolSpec
+from caretway.core.tally import history_tokens
 from caretway.sessions.lifecycle import Happening, SessionState
 from caretway.sessions.live import LiveTurn
 from caretway.sessions.transcript import Chain, tools_key

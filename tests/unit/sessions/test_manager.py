@@ -25,10 +25,9 @@ from caretway.core.fold import Reply
 from caretway.core.records import RequestOrigin, RunRecord
 from caretway.core.request import Message, Role, SessionMode, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Guard, Snapshot
-from caretway.sessions.detached import DRAINED_BYTES
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.manager import SessionLimits, Sessions
-from caretway.sessions.response import Response
+from caretway.sessions.response import DRAINED_BYTES, Response
 from turns import GONE, PlayedBackend, PlayedTurn, called
 
 from .played import ask

@@ -22,8 +22,163 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.core.turn import Abilities, Snapshot
-from caretway.sessions.plan import Continue, Fresh, Parked, Plan, Repeat, Replay, Resume, plan
+from caretway.sessions.plan import (
+    MOST_IN_ALL,
+    MOST_OF_ONE,
+    Continue,
+    Fresh,
+    Parked,
+    Plan,
+    Repeat,
+    Replay,
+    Resume,
+    asked_for,
+    grown,
+    known_before,
+    plan,
+)
 from caretway.sessions.transcript import Chain, fingerprint, tools_key
+
+
+def user(text: str) -> Message:
+    return Message(Role.USER, (Text(text),))
+
+
+def says(*parts: str | ToolCall | Reasoning) -> Message:
+    return Message(Role.ASSISTANT, tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+def r_call(ticket: str = "t1", arguments: str = '{"path":"a","lines":3}', name: str = "read") -> ToolCall:
+    return ToolCall(ticket, name, arguments)
+
+
+R_HELLO: Final = user("hello")
+BEGUN: Final = says("Well,")
+CALLS: Final = (r_call("t1"), r_call("t2"))
+R_ANSWER: Final = says("Looking.", *CALLS)
+
+ACCOUNTS: Final[dict[str, tuple[list[Message], int | None]]] = {
+    "results alone": ([], 0),
+    "as it was": ([R_HELLO, R_ANSWER], 1),
+    "with its reasoning": ([R_HELLO, says(Reasoning("hm"), "Looking.", *CALLS)], 1),
+    "respelled": ([user("hello\n"), says("Looking. ", r_call(arguments='{"lines": 3, "path": "a"}'), CALLS[1])], 1),
+    "other words": ([R_HELLO, says("(calling tools)", *CALLS)], 1),
+    "no words": ([R_HELLO, says(*CALLS)], 1),
+    "in pieces": ([R_HELLO, says("Looking."), says(CALLS[0]), says(CALLS[1])], 1),
+    "in pieces, after a respelled question": ([user(" hello"), says("Hm."), says(*CALLS)], 1),
+    "an empty message first": ([R_HELLO, says(), says(*CALLS)], 1),
+    "an empty message in the history": ([user(""), R_HELLO, says(*CALLS)], 2),
+    "a value added": ([R_HELLO, says(r_call(arguments='{"path":"a","lines":3,"all":true}'), CALLS[1])], 1),
+    "a value left out": ([R_HELLO, says(r_call(arguments='{"path":"a"}'), CALLS[1])], 1),
+    "arguments that are no object": ([R_HELLO, says(r_call(arguments="[1]"), CALLS[1])], 1),
+    "arguments that are no JSON": ([R_HELLO, says(r_call(arguments="{{"), CALLS[1])], 1),
+    "another name": ([R_HELLO, says(r_call(name="invalid"), CALLS[1])], 1),
+    "a value edited": ([R_HELLO, says(r_call(arguments='{"path":"b"}'), CALLS[1])], None),
+    "a number edited": ([R_HELLO, says(r_call(arguments='{"path":"a","lines":4}'), CALLS[1])], None),
+    "a number spelled as JavaScript does": (
+        [R_HELLO, says(r_call(arguments='{"path":"a","lines":3.0}'), CALLS[1])],
+        1,
+    ),
+    "a call left out": ([R_HELLO, says(CALLS[0])], None),
+    "a call more": ([R_HELLO, says(*CALLS, r_call("t3"))], None),
+    "a call twice": ([R_HELLO, says(CALLS[0], *CALLS)], None),
+    "another ticket": ([R_HELLO, says(CALLS[0], r_call("t3"))], None),
+    "another question": ([user("hullo"), R_ANSWER], None),
+    "a question more": ([R_HELLO, user("and?"), says(*CALLS)], None),
+    "the history alone": ([R_HELLO], None),
+    "no history": ([R_ANSWER], None),
+}
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_account(name: str) -> None:
+    told, expected = ACCOUNTS[name]
+    assert known_before(tuple(told), (R_HELLO,), R_ANSWER, Chain(b"").add((R_HELLO,)).said) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ([R_HELLO, BEGUN, R_ANSWER], 2),
+        ([R_HELLO, BEGUN, says("…", *CALLS)], 2),
+        ([user("hello "), BEGUN, says("…", *CALLS)], 2),
+        ([R_HELLO, says("Well, then", *CALLS)], None),
+    ],
+    ids=["as it was", "other words", "respelled", "joined"],
+)
+def test_an_answer_that_the_client_began(told: list[Message], expected: int | None) -> None:
+    history = (R_HELLO, BEGUN)
+    assert known_before(tuple(told), history, R_ANSWER, Chain(b"").add(history).said) == expected
+
+
+L_READ: Final = ToolSpec("read", "Reads.", {"type": "object", "properties": {"a": {}, "b": {}}})
+L_WRITE: Final = ToolSpec("write", "Writes.")
+RESPELLED: Final = ToolSpec("read", " Reads.\n", {"properties": {"b": {}, "a": {}}, "type": "object"})
+NEW: Final = ("mcp__vault__reveal", "write")
+L_HELLO: Final = Message(Role.USER, (Text("hello"),))
+
+
+def called(name: str, arguments: str) -> Message:
+    return Message(Role.ASSISTANT, (ToolCall("t", name, arguments),))
+
+
+def came_back(text: str) -> Message:
+    return Message(Role.TOOL, (ToolResult("t", (Text(text),)),))
+
+
+GROWN: Final = {
+    "the same": ((L_READ, L_WRITE), (L_READ, L_WRITE), ()),
+    "in another order": ((L_READ, L_WRITE), (L_WRITE, L_READ), ()),
+    "respelled": ((L_READ,), (RESPELLED,), ()),
+    "one more": ((L_READ,), (L_READ, L_WRITE), ("write",)),
+    "the first ones": ((), (L_READ, L_WRITE), ("read", "write")),
+    "one less": ((L_READ, L_WRITE), (L_READ,), None),
+    "another description": ((L_READ,), (ToolSpec("read", "Reads much.", L_READ.schema),), None),
+    "another schema": ((L_READ,), (ToolSpec("read", "Reads.", {"type": "object"}), L_WRITE), None),
+    "one for another": ((L_READ,), (L_WRITE,), None),
+    "the same of another namespace": ((ToolSpec("read", namespace="a"),), (ToolSpec("read", namespace="b"),), None),
+}
+
+
+@pytest.mark.parametrize("name", GROWN)
+def test_what_is_new(name: str) -> None:
+    offered, now, expected = GROWN[name]
+    assert grown(offered, now) == expected
+
+
+ASKED: Final = {
+    "named by our call": (called("find", '{"query":"select:mcp__vault__reveal"}'), "found", "mcp__vault__reveal"),
+    "named by what came back": (called("find", "{}"), "Tool: mcp__vault__reveal\n", "mcp__vault__reveal"),
+    "named in a list": (called("find", '{"names":"a,write,b"}'), "", "write"),
+    "part of a longer name": (called("find", "{}"), "mcp__vault__reveal_all write_file re-write writes", None),
+    "its server named by our call": (called("connect", '{"server":"vault"}'), "ok", "mcp__vault__reveal"),
+    "its server in what came back": (called("bash", "{}"), "a vault", None),
+    "not named": (called("bash", '{"command":"ls"}'), "a b c", None),
+    "loaded by a tool that does not say what": (called("enable_toolset", '{"set":"files"}'), "ok", NEW[0]),
+    "a search with another name of the tool": (called("ToolSearch", '{"query":"vault"}'), "write", "write"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_was_asked_for(name: str) -> None:
+    answer, text, expected = ASKED[name]
+    assert asked_for(NEW, answer, [came_back(text)], [L_HELLO]) == expected
+
+
+def test_the_user_may_ask_too() -> None:
+    said, ran = Message(Role.USER, (Text("now call write, please"),)), called("bash", "{}")
+    assert asked_for(NEW, ran, [came_back("ok"), said], [L_HELLO]) == "write"
+    assert asked_for(NEW, ran, [came_back("ok")], [said, ran]) == "write"
+    assert asked_for(NEW, ran, [came_back("ok")], [said, ran, L_HELLO]) is None, "that was an earlier turn"
+
+
+def test_a_long_result_is_not_read_to_its_end_and_hides_no_other() -> None:
+    long = came_back("x " * MOST_OF_ONE + " write")
+    assert asked_for(NEW, called("bash", "{}"), [long], []) is None
+    assert asked_for(NEW, called("bash", "{}"), [long, came_back("write")], []) == "write"
+    many = [came_back("x " * (MOST_OF_ONE // 2))] * (MOST_IN_ALL // MOST_OF_ONE)
+    assert asked_for(NEW, called("bash", "{}"), [*many, came_back("write")], []) is None
+
 
 READ: Final = ToolSpec("read", "Reads a file.")
 WRITE: Final = ToolSpec("write", "Writes a file.")

@@ -1,6 +1,8 @@
 """The filter of a response: order, tickets, stages, fold and limits; and what it does when the turn ends under it."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -11,21 +13,116 @@ from caretway.core.events import (
     Recovered,
     StopReason,
     TextDelta,
+    ToolCallDelta,
     ToolCallReady,
+    ToolCallStarted,
     TurnEnded,
     TurnFailed,
     TurnPaused,
     TurnStarted,
     UsageReported,
 )
-from caretway.core.request import ToolChoice, ToolSpec, TurnRequest
+from caretway.core.fold import fold
+from caretway.core.order import EventOrder
+from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolSpec, TurnRequest
 from caretway.core.turn import Stage
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.live import LiveTurn
-from caretway.sessions.response import MAX_CALLS, Response
+from caretway.sessions.response import DRAINED_BYTES, MAX_CALLS, REPEATER, Drain, Response, repeated_turn
+from caretway.sessions.tickets import Tickets
 from turns import GONE, PlayedTurn, called
 
 from .played import Owner, ask, live
+
+
+def test_the_events_of_an_answer() -> None:
+    tickets = Tickets("0123456789abcdef", "call_")
+    first, second = tickets.ticket("a"), tickets.ticket("b")
+    parts = (Text("I look."), ToolCall(first, "read", '{"p":1}'), ToolCall(second, "read", ""))
+    events = repeated_turn(Message(Role.ASSISTANT, parts), tickets).take()
+    order = EventOrder()
+    for event in events:
+        order.check(event)
+    reply = fold(events)
+    assert (reply.text, reply.paused) == ("I look.", True)
+    assert reply.calls == (ToolCall("a", "read", '{"p":1}'), ToolCall("b", "read", "")), "upstream's own ids"
+
+
+def test_a_response_to_it_gives_the_tickets_that_were_given() -> None:
+    turn = live(PlayedTurn())
+    ticket = turn.tickets.ticket("a")
+    answer = Message(Role.ASSISTANT, (Text("I look."), ToolCall(ticket, "read", "{}")))
+    turn.turn = repeated_turn(answer, turn.tickets)
+    response = Response(REPEATER, turn, ask(), "resumed", "", (), None)
+    events = response.take()
+    assert (events[0], events[1], events[-1]) == (TurnStarted(), TextDelta("I look."), TurnPaused())
+    assert [call.id for call in response.reply().calls] == [ticket]
+    assert turn.issued == [], "they are known already"
+
+
+LONG = 3600.0
+
+
+def left(turn: PlayedTurn) -> Response:
+    return Response(Owner(), live(turn), ask(), "fresh", "", (), None)
+
+
+async def test_what_is_near_its_end_gets_there() -> None:
+    given_up: list[Response] = []
+    turn = PlayedTurn(TextDelta("nearly"))
+    response = left(turn)
+    Drain(response, LONG, given_up.append)
+    turn.say(TextDelta(" there"), TurnEnded())
+    assert (response.over, response.reply().text, given_up) == (True, "nearly there", [])
+
+
+async def test_many_words_are_too_many() -> None:
+    given_up: list[Response] = []
+    turn = PlayedTurn()
+    response = left(turn)
+    Drain(response, LONG, given_up.append)
+    turn.say(TurnStarted())
+    for _ in range(3):
+        assert given_up == []
+        turn.say(TextDelta("x" * (DRAINED_BYTES // 3)))
+    turn.say(TextDelta("more"))
+    assert given_up == [response]
+
+
+async def test_the_arguments_of_calls_count() -> None:
+    given_up: list[Response] = []
+    turn = PlayedTurn(ToolCallStarted("1", "write"))
+    response = left(turn)
+    Drain(response, LONG, given_up.append)
+    for _ in range(3):
+        assert given_up == []
+        turn.say(ToolCallDelta("1", "x" * (DRAINED_BYTES // 3)))
+    assert given_up == [response]
+
+
+async def test_the_grace_ends() -> None:
+    given_up: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+    response = left(PlayedTurn(TextDelta("and so on")))
+    Drain(response, 0.0, given_up.set_result)
+    async with asyncio.timeout(60):
+        assert await given_up is response
+
+
+async def test_a_finished_response_is_held_by_nobody() -> None:
+    gc.disable()
+    try:
+        turn = PlayedTurn(TextDelta("a"), TurnEnded())
+        response = left(turn)
+        Drain(response, LONG, lambda _: None)
+        assert not response.over, "its client did hang up in the middle"
+        await asyncio.sleep(0)
+        assert response.over
+        seen = weakref.ref(turn)
+        del response, turn
+        assert seen() is None
+    finally:
+        gc.enable()
+
 
 REQUIRED = ToolChoice("required")
 

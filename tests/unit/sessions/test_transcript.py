@@ -3,6 +3,7 @@
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from caretway.core.fold import Reply
 from caretway.core.request import (
@@ -15,9 +16,118 @@ from caretway.core.request import (
     ToolCall,
     ToolResult,
     ToolSpec,
+    TurnRequest,
     last_answer,
 )
-from caretway.sessions.transcript import Chain, answer_message, fingerprint, tools_key
+from caretway.sessions.transcript import (
+    MAX_REMEMBERED,
+    Chain,
+    ConversationIds,
+    SessionNames,
+    answer_message,
+    fingerprint,
+    tools_key,
+)
+
+from .played import ask
+
+SUMMARY = "Here is what happened so far. " * 20
+U, A = Role.USER, Role.ASSISTANT
+
+
+def saying(*words: tuple[Role, str], hint: str = "s1", tools: str = "bash") -> TurnRequest:
+    messages = tuple(Message(role, (Text(text),)) for role, text in ((Role.SYSTEM, "You help."), *words))
+    return TurnRequest("m", messages, tools=(ToolSpec(tools),), hint=hint)
+
+
+LONG = saying((U, "one"), (A, "1"), (U, "two"), (A, "2"), (U, "three"), (A, "3"), (U, "four"))
+CASES = [
+    ("a summary alone, as Claude Code does", saying((U, SUMMARY)), True),
+    (
+        "a summary and an answer, as OpenCode does",
+        saying((U, "What did we do?"), (A, SUMMARY), (U, "go on")),
+        True,
+    ),
+    (
+        "the user's words and a summary, as Codex does",
+        saying((U, "one"), (U, "two"), (U, SUMMARY), (U, "go on")),
+        True,
+    ),
+    ("back to an earlier point", saying((U, "one"), (A, "1"), (U, "another two")), False),
+    ("a new first prompt", saying((U, "uno")), False),
+    ("a new first prompt, and words of the system", saying((U, "uno"), (Role.SYSTEM, SUMMARY)), False),
+    (
+        "the next message",
+        saying(*((m.role, m.text) for m in LONG.messages[1:]), (A, "4"), (U, "five")),
+        False,
+    ),
+    ("another session", saying((U, SUMMARY), hint="s2"), False),
+    ("no name", saying((U, SUMMARY), hint=""), False),
+    ("a side call without these tools", saying((U, SUMMARY), tools="title"), False),
+]
+
+
+@pytest.mark.parametrize(("request_", "compacted"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_what_counts(request_: TurnRequest, compacted: bool) -> None:
+    names = SessionNames()
+    names.remember("key", LONG, "c1")
+    assert names.compacted("key", request_) == ("c1" if compacted else None)
+    assert names.compacted("another key", request_) is None
+
+
+def test_the_next_request_is_compared_with_the_short_history() -> None:
+    names = SessionNames()
+    short = saying((U, SUMMARY))
+    names.remember("key", LONG, "c1")
+    names.remember("key", short, "c1")
+    assert names.compacted("key", saying((U, SUMMARY), (A, "ok"), (U, "more"))) is None
+
+
+def test_a_side_call_s_few_messages_are_no_long_conversation() -> None:
+    names = SessionNames()
+    names.remember("key", saying((U, "Give it a title."), (U, "one"), tools="none"), "c1")
+    assert names.compacted("key", saying((U, SUMMARY), tools="none")) is None
+
+
+def test_compacted_what_is_remembered_is_bounded() -> None:
+    names = SessionNames()
+    for i in range(MAX_REMEMBERED + 1):
+        names.remember("key", replace(LONG, hint=f"s{i}"), "c")
+    assert names.compacted("key", saying((U, SUMMARY), hint="s0")) is None
+    assert names.compacted("key", saying((U, SUMMARY), hint="s1")) == "c"
+
+
+def said(*words: str) -> tuple[Message, ...]:
+    roles = (Role.USER, Role.ASSISTANT)
+    return tuple(Message(roles[number % 2], (Text(text),)) for number, text in enumerate(words))
+
+
+def test_a_replay_belongs_to_the_conversation_that_opened_alike() -> None:
+    ids = ConversationIds()
+    first = ids.fresh("key", ask(*said("hi")))
+    assert ids.replayed("key", ask(*said("hi", "hello", "go on"))) == first
+    assert ids.replayed("other key", ask(*said("hi", "hello", "go on"))) != first
+    assert ids.replayed("key", ask(*said("hi there", "hello", "go on"))) != first
+    newer = ids.fresh("key", ask(*said("hi")))
+    assert newer != first, "two chats that open alike are two conversations"
+    assert ids.replayed("key", ask(*said("hi", "hello"))) == newer
+
+
+def test_a_replay_of_something_unknown_is_known_from_then_on() -> None:
+    ids = ConversationIds()
+    instructions = Message(Role.SYSTEM, (Text("be brief"),))
+    once = ids.replayed("", ask(instructions, *said("hi", "hello", "more")))
+    assert ids.replayed("", ask(*said("hi", "hello", "more", "yes", "and more"))) == once
+    assert ids.replayed("", ask(instructions)) != once
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    ids = ConversationIds()
+    first = ids.fresh("", ask(*said("first")))
+    for number in range(MAX_REMEMBERED):
+        ids.fresh("", ask(*said(f"chat {number}")))
+    assert ids.replayed("", ask(*said("first"))) != first
+
 
 TOOLS: Final = tools_key(())
 PNG: Final = Image(b"png", "image/png")

@@ -15,8 +15,7 @@ from ...core.errors import GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import SIMULATED, Abilities, BackendStatus, ModelInfo, Snapshot, Standing
 from ...cursor.transport.faults import fault_from_status, unusable
-from ...cursor.transport.heads import REQUEST_ID
-from ...cursor.transport.identity import Identity, TokenSource, checksum, new_id
+from ...cursor.transport.identity import REQUEST_ID, Identity, TokenSource, checksum, new_id
 from ...cursor.transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
 from ...cursor.transport.run_hosts import RunHosts
 from ...cursor.transport.usage_api import UsageApi

@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.estimate import message_chars, tokens
 from ...core.named_tool import demand
 from ...core.request import Image, Message, Role, Text, ToolResult, TurnRequest, ends_with_results, joined, last_answer
+from ...core.tally import message_chars, tokens
 from ...core.turn import Snapshot
 from ...cursor.wire.blobs import blob_id, text_part, write_message
 from ...cursor.wire.embedding import around, embed, tag

@@ -17,11 +17,10 @@ from ...core.named_tool import demand
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest, system_text
 from ...core.turn import Snapshot
-from ...cursor.wire import deltas
-from ...cursor.wire.deltas import read_delta
-from ...cursor.wire.heavy import Oversized
+from ...cursor.wire import heavy
+from ...cursor.wire.heavy import Oversized, read_delta
 from ...cursor.wire.messages import pb
-from ...schemas.arguments import CORRECTIONS, ArgumentCheck
+from ...schemas.check import CORRECTIONS, ArgumentCheck
 from ..builtin_tools import execs
 from ..builtin_tools.execs import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
 from ..builtin_tools.policy import ToolRules
@@ -246,7 +245,7 @@ class Conversation(RunLife):
                 self._tally.answered()
                 self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
                 if plan := plan_text(message.interaction_query):
-                    self._words(deltas.TEXT, plan, now)  # always the same: an attempt may repeat it
+                    self._words(heavy.TEXT, plan, now)  # always the same: an attempt may repeat it
             case _:
                 pass  # newer servers say more than we know; silence is what the official client answers too
 
@@ -272,9 +271,9 @@ class Conversation(RunLife):
     def _update(self, update: pb.InteractionUpdate, now: float) -> None:
         match update.WhichOneof("message"):
             case "text_delta":
-                self._words(deltas.TEXT, update.text_delta.text, now)
+                self._words(heavy.TEXT, update.text_delta.text, now)
             case "thinking_delta":
-                self._words(deltas.THINKING, update.thinking_delta.text, now)
+                self._words(heavy.THINKING, update.thinking_delta.text, now)
             case "token_delta":
                 self._more_comes(now)  # long reasoning may tell nothing else for minutes
                 self._tally.counted(update.token_delta.tokens)
@@ -331,7 +330,7 @@ class Conversation(RunLife):
         watch = self.watch
         watch.progressed = watch.spoken = now
         self._spoke = True
-        if kind == deltas.TEXT:
+        if kind == heavy.TEXT:
             if text := self._echo.text(words):
                 if self._calls.owed:
                     raise Diverged("the model spoke where it called a tool before")

@@ -17,7 +17,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 from msgspec.structs import replace
 
-from ...accounts.models.names import THOUGHT_IDS, window
+from ...accounts.names import THOUGHT_IDS, window
 from ...core.errors import GatewayError
 from ...core.request import ModelChoice, TurnRequest
 from ...core.turn import ModelInfo, ModelVariant

@@ -11,10 +11,9 @@ import msgspec
 from ...core.errors import ErrorKind, GatewayError
 from ...core.json_bounds import crowded
 from ...core.request import ADDED_WORDS, Text, ToolResult, ToolSpec, TurnRequest, are_the_systems
-from ...cursor.wire.embedding import embed, tag
+from ...cursor.wire.embedding import embed, tag, write_value
 from ...cursor.wire.heavy import MAX_ASKED_BYTES
 from ...cursor.wire.messages import pb
-from ...cursor.wire.write_values import write_value
 from ...schemas.fitting import NO_RULES, SchemaRules, fit_tools
 from ..builtin_tools import execs
 from .arguments import complete

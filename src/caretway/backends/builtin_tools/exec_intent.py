@@ -11,7 +11,7 @@ from msgspec import Struct
 from ...core.request import ToolSpec
 from ...cursor.wire.messages import pb
 from ...schemas.check import SchemaChecker
-from ...schemas.document import Unreadable
+from ...schemas.run import Unreadable
 
 # ---- Which client tool does what, by its name: shell, read, list, grep, glob, write, delete, fetch; vague and
 # namespaced names, names that need evidence in the schema. Edit tools are left out.

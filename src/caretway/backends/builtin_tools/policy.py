@@ -12,10 +12,10 @@ from typing import Final, Literal
 
 from msgspec import Struct, field
 
-from ...core.estimate import prompt_chars
 from ...core.request import ToolSpec, TurnRequest
+from ...core.tally import prompt_chars
 from ...cursor.wire.messages import pb
-from ...sessions.loop_guard.live import GuardSettings, LiveGuard
+from ...sessions.loop_guard import GuardSettings, LiveGuard
 from .execs import Decision, JobRunner, Policy, Refuse
 from .redirector import Redirector
 

@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.estimate import result_chars
 from ...core.event_buffer import weight
 from ...core.events import (
     AgentActivity,
@@ -29,9 +28,10 @@ from ...core.events import (
 )
 from ...core.named_tool import NamedTool, demand
 from ...core.request import Text, ToolChoice, ToolResult, ToolSpec, system_text
+from ...core.tally import result_chars
 from ...core.turn import Snapshot
 from ...processes.tasks import spawn
-from ...schemas.arguments import CORRECTIONS, ArgumentCheck
+from ...schemas.check import CORRECTIONS, ArgumentCheck
 from .acp_agent import AcpAgent
 from .acp_turn import AcpTurn
 from .announced import Announcements

@@ -21,8 +21,7 @@ from ...core.events import (
     Usage,
     UsageReported,
 )
-from ...sessions.loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
-from ...sessions.loop_guard.results import result_words
+from ...sessions.loop_guard import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell, result_words
 from .announced import CLOSED
 from .print_translate import PLAN, OwnCall, Showing, plan_text, read_usage, run_usage, shown, title
 

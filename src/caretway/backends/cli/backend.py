@@ -19,12 +19,12 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ...core.errors import ErrorKind, GatewayError, bad_request
-from ...core.fixed_turn import failed_turn
+from ...core.event_buffer import failed_turn
 from ...core.request import TurnRequest, in_place
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...processes.child import Command
 from ...processes.nursery import Output, run_once
-from ...sessions.loop_guard.live import GuardSettings, LiveGuard
+from ...sessions.loop_guard import GuardSettings, LiveGuard
 from ..builtin_tools.local.workspaces import HEADER, workspace_of
 from .acp_agent import AcpSetup
 from .acp_tool_turn import VIA, AcpToolTurn, DeskOffer

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from ...accounts.models.names import EFFORT_IDS, SCALE
+from ...accounts.names import EFFORT_IDS, SCALE
 from ...core.errors import ErrorKind, GatewayError
 from ...core.turn import BackendStatus, ModelInfo
 from ...processes.nursery import Output

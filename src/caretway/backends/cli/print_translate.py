@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.estimate import tokens
 from ...core.events import (
     AgentActivity,
     Event,
@@ -31,10 +30,9 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.request import ToolCall
-from ...core.tally import Tally
+from ...core.tally import Tally, tokens
 from ...processes.lines import Line, TooLong
-from ...sessions.loop_guard.live import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell
-from ...sessions.loop_guard.results import result_words
+from ...sessions.loop_guard import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell, result_words
 from .faults import Circumstances, classify, is_known
 
 # ---- Tools that cursor-agent runs itself: their names in one vocabulary, titles, ids that every API takes, how they

@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError, Message
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError, said
 from ...cursor.transport.faults import BY_CODE, BY_STATUS, HINTS, fault_from_connect
 from ...cursor.transport.refusals import AskedRun
+from ...cursor.wire.embedding import write_value
 from ...cursor.wire.errors import ConnectError
 from ...cursor.wire.messages import pb
-from ...cursor.wire.write_values import write_value
 from ...installation import install_command
 from ...processes.lines import Line
 

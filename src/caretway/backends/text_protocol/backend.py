@@ -12,10 +12,10 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from ...core.errors import GatewayError
-from ...core.estimate import prompt_chars
 from ...core.request import Message, Role, Text, TurnRequest
+from ...core.tally import prompt_chars
 from ...core.turn import Backend, BackendStatus, ModelInfo, NativeTools, Snapshot, Turn
-from ...schemas.arguments import ArgumentCheck
+from ...schemas.check import ArgumentCheck
 from .parser import DEFAULT_TEXT_LIMITS, BadCall, Parser, TextLimits
 from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result, without_images, wrong_call
 from .thinking import SUFFIX, base_model, with_thinking

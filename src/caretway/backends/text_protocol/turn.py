@@ -1,13 +1,13 @@
 """A turn over a text-only backend: stops the inner turn at the first word after its calls, starts a correction where
 upstream keeps the conversation; no snapshot after calls.
 
-All of that happens in the callback that brought the words (`core/outer_turn.py`). Only a correction is a task.
+All of that happens in the callback that brought the words (`core/event_buffer.py`). Only a correction is a task.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.estimate import tokens
+from ...core.event_buffer import OuterTurn
 from ...core.events import (
     TERMINAL,
     Event,
@@ -22,8 +22,8 @@ from ...core.events import (
     Usage,
     UsageReported,
 )
-from ...core.outer_turn import OuterTurn
 from ...core.request import Text, ToolResult
+from ...core.tally import tokens
 from ...core.turn import Snapshot, Turn
 from ...processes.tasks import spawn
 from .parser import BadCall, CallPiece, Parser, Piece, TextLimits, TextPiece, ThinkingPiece

@@ -15,8 +15,7 @@ from .dial import ALPN_BOTH, ALPN_H2, ALPN_HTTP1, Dial, Dialler
 from .faults import NeedsHttp1
 from .h2_connection import NotHttp2
 from .h2_transport import H2Transport
-from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import Listening, NewRun, RunHandler, RunStream, Transport, UnaryResponse
+from .ports import DEFAULT_LIMITS, Listening, NewRun, RunHandler, RunStream, Transport, TransportLimits, UnaryResponse
 
 if TYPE_CHECKING:
     from .http1_transport import Http1Transport

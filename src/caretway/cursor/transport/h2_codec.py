@@ -13,7 +13,6 @@ from typing import Final
 
 from hpack.exceptions import HPACKError
 
-from .h2_fields import MAX_FIELDS_BYTES, FieldReader
 from .h2_frames import (
     ACK,
     END_HEADERS,
@@ -22,6 +21,7 @@ from .h2_frames import (
     FRAME_BYTES,
     HEAD,
     HEAD_BYTES,
+    MAX_FIELDS_BYTES,
     MAX_WINDOW,
     NO_TABLE,
     PADDED,
@@ -30,6 +30,7 @@ from .h2_frames import (
     WITH_PRIORITY,
     Code,
     DataReceived,
+    FieldReader,
     FrameType,
     GoAway,
     H2Setting,

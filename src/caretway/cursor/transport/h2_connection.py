@@ -20,8 +20,7 @@ from .h2_codec import H2Codec
 from .h2_frames import HEAD_BYTES, LAST_STREAM_ID, DataReceived, FrameType, HeadReceived, Heard, Http2Broken
 from .h2_liveness import Liveness
 from .h2_stream import H2Stream, gather
-from .limits import TransportLimits
-from .ports import StreamSink
+from .ports import StreamSink, TransportLimits
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from .deadline_timer import DeadlineTimer
-from .limits import TransportLimits
+from .ports import TransportLimits
 
 if TYPE_CHECKING:
     from .h2_connection import H2Connection

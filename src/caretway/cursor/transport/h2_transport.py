@@ -20,9 +20,8 @@ from .faults import NeedsHttp1, cut, late, stopping
 from .h2_connection import H2Connection
 from .h2_frames import field_block
 from .h2_stream import H2Stream, Unprocessed
-from .heads import RUN_HEADERS, head, run_ids
-from .limits import DEFAULT_LIMITS, TransportLimits
-from .ports import NewRun, RunHandler, UnaryResponse
+from .identity import RUN_HEADERS, head, run_ids
+from .ports import DEFAULT_LIMITS, NewRun, RunHandler, TransportLimits, UnaryResponse
 from .run_reader import RunReader, UnaryAnswer
 
 Attempt = asyncio.Task[GatewayError | None]

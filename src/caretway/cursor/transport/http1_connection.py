@@ -13,7 +13,7 @@ import h11
 
 from ...core.errors import GatewayError
 from .faults import broke_protocol, cut, unhandled
-from .heads import read_fields
+from .identity import read_fields
 from .ports import NOBODY, StreamSink
 
 if TYPE_CHECKING:

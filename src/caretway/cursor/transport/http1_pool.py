@@ -14,7 +14,7 @@ from ...processes.tasks import spawn
 from .dial import Dial, all_closed
 from .faults import cut, stopping
 from .http1_connection import Http1Connection, Http1Exchange
-from .limits import TransportLimits
+from .ports import TransportLimits
 
 
 class Http1Pool:

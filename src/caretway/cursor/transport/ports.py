@@ -12,6 +12,83 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from ...core.errors import GatewayError
+from ..wire.envelope import MAX_FRAME_BYTES
+
+# ---- All limits of the transports: timeouts, PING intervals, window sizes, connections for each host, streams for each
+# connection, appends in flight, bytes that are queued or received.
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+class TransportLimits(Struct, frozen=True):
+    ready_timeout_s: float = 5.0
+    """From an open socket to the peer's HTTP/2 SETTINGS. (Opening the socket is the dial's own business.)"""
+    dial_again_s: float = 2.0
+    """An attempt to connect that is older than this gets another one beside it, and nobody joins it any more."""
+    slot_timeout_s: float = 30.0
+    """How long a run or a call waits for a free place when every connection is full."""
+    call_timeout_s: float = 30.0
+    """A unary call, from its start to its last byte."""
+    append_timeout_s: float = 60.0
+    """One BidiAppend, its wait for a connection included; an upload that moves has it anew."""
+    append_silence_s: float = 10.0
+    """A run whose append is not answered for this long, and which brings nothing meanwhile either, is cut. When the run
+    speaks, the append is sent again over a new connection."""
+    append_linger_s: float = 5.0
+    """How long the appends of a run that was closed in order may go on."""
+    ping_interval_s: float = 10.0
+    """HTTP/2 only: a PING this often while streams are open."""
+    ping_quiet_s: float = 4.0
+    """HTTP/2 only: a PING this long after the last word of a connection that fell silent."""
+    ping_timeout_s: float = 10.0
+    """A connection whose PING was not answered for this long is dead, whatever else it says."""
+    doubt_timeout_s: float = 3.0
+    """The same after a run timed out on the connection, or began after a silence."""
+    sure_s: float = 2.0
+    """How long a sign of life is good for. On HTTP/2 a run that begins later asks for a new one, and a connection whose
+    PING is out for longer takes no new runs; on HTTP/1.1 a run takes no kept connection whose last word is older."""
+    slowest_bytes_per_s: int = 64 * KIB
+    """What is under way may delay an answer by as much as a line of this speed would."""
+    gather_s: float = 0.016
+    """HTTP/2 only: while several runs speak at a time, nothing is read for this long after small reads that came thick.
+    0: never wait."""
+    idle_timeout_s: float = 240.0
+    """HTTP/2: an unused connection is kept warm for this long; whoever uses it then asks whether it lives."""
+    http1_idle_timeout_s: float = 10.0
+    """HTTP/1.1: the same. Nobody can ask there, so a connection is used again only soon after its last sign of life."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    """One message from upstream."""
+    max_unsent_bytes: int = 64 * MIB
+    """What one run may have queued towards upstream before the run fails."""
+    max_call_bytes: int = 2 * MIB
+    """The body of a unary answer."""
+    max_refusal_bytes: int = 64 * KIB
+    """How much of the body of a refused run is read for its error."""
+
+    stream_window_bytes: int = 4 * MIB
+    """HTTP/2 receive window of one stream: what a paused stream can still receive."""
+    connection_window_bytes: int = 16 * MIB
+    """HTTP/2 receive window of a connection. It is opened again at once, paused streams or not."""
+    streams_per_connection: int = 100
+    """Our cap; the peer's MAX_CONCURRENT_STREAMS may be lower."""
+    max_connections: int = 16
+    """HTTP/2 connections to one host."""
+
+    appends_in_flight: int = 16
+    """HTTP/1.1: unanswered appends of one run, as the official client has them."""
+    append_bytes_in_flight: int = 8 * MIB
+    """HTTP/1.1: how much they may have together; a larger one goes alone."""
+    http1_call_connections: int = 48
+    """HTTP/1.1: connections for appends and unary calls, shared by all runs."""
+    http1_run_connections: int = 512
+    """HTTP/1.1: every open run holds one of these."""
+    http1_idle_connections: int = 64
+    """HTTP/1.1: how many unused connections are kept warm."""
+
+
+DEFAULT_LIMITS = TransportLimits()
 
 
 class RunHandler(Protocol):

@@ -17,8 +17,7 @@ from ...core.errors import GatewayError
 from ..wire.envelope import NO_STAND_INS, EnvelopeError, EnvelopeReader
 from ..wire.heavy import STAND_INS, TooMuch, informs, lighten
 from .faults import broke_protocol, cut, fault_from_status, unhandled
-from .limits import TransportLimits
-from .ports import RunHandler, UnaryResponse
+from .ports import RunHandler, TransportLimits, UnaryResponse
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError, Message
 from ...core.errors import GatewayError
 from ..wire.envelope import End
 from ..wire.messages import pb
-from .heads import run_ids
+from .identity import run_ids
 from .ports import Listening, NewRun, RunHandler, RunStream, Transport, UnaryResponse
 
 

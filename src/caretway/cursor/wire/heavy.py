@@ -11,9 +11,54 @@ from typing import Final, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from .deltas import TEXT, THINKING
 from .embedding import embed
 from .messages import pb
+
+# ---- Fast path: reads a short text or thinking delta without building a protobuf message; everything else is left to
+# the real decoder.
+#
+# In: a serialised AgentServerMessage. Out: a delta when the bytes are exactly one, in the shape every encoder gives it
+# (three nested fields, each with a length of one byte), else None. So nothing is decided here that the real decoder
+# would decide otherwise; a test holds the two side by side.
+
+TEXT: Final = 0x0A
+"""InteractionUpdate.text_delta, as its tag stands on the wire."""
+THINKING: Final = 0x22
+"""InteractionUpdate.thinking_delta."""
+
+_UPDATE: Final = 0x0A
+_DELTA_WORDS: Final = 0x0A
+_SHORT: Final = 130
+"""Bytes of the shortest message whose outermost length takes two bytes."""
+
+
+def _heads(kind: int) -> tuple[bytes | None, ...]:
+    """How a delta of so many bytes begins; None: there is no such delta."""
+    none = (None,) * 7
+    return *none, *(bytes([_UPDATE, size - 2, kind, size - 4, _DELTA_WORDS, size - 6]) for size in range(7, _SHORT))
+
+
+_TEXT_HEADS: Final = _heads(TEXT)
+_THINKING_HEADS: Final = _heads(THINKING)
+
+
+def read_delta(payload: bytes) -> tuple[int, str] | None:
+    """(TEXT or THINKING, its words)."""
+    size = len(payload)
+    if size >= _SHORT:
+        return None
+    head = payload[:6]
+    if head == _TEXT_HEADS[size]:
+        kind = TEXT
+    elif head == _THINKING_HEADS[size]:
+        kind = THINKING
+    else:
+        return None
+    try:
+        return kind, payload[6:].decode()
+    except UnicodeDecodeError:
+        return None
+
 
 PIECE_BYTES: Final = 8 * 1024
 """A long text goes on in pieces of this size."""
@@ -29,7 +74,6 @@ _MAX_KEPT_BYTES: Final = 1024
 """Of one field of an exec that is told without its arguments: ids and names are shorter."""
 _MAX_DEPTH: Final = 6
 
-_UPDATE: Final = 0x0A
 _UPDATE_TAG: Final = bytes((_UPDATE,))
 _WORDS: Final = b"\x0a"
 """The text of a delta, its first field."""

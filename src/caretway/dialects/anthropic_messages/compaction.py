@@ -13,25 +13,24 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from ...core.estimate import estimate_input
 from ...core.events import Event, Note, StopReason, TextDelta, TurnEnded, TurnFailed, TurnPaused, UsageReported
 from ...core.fold import Reply
 from ...core.request import TurnRequest
-from .. import ResponseMeta, sse
+from ...core.tally import estimate_input
+from .. import ResponseMeta, in_turn
 from ..fields import (
     FieldPath,
     an_array,
     an_object,
+    asking,
     invalid_value,
     needed_string,
+    no_summary,
     optional_bool,
     optional_string,
     wrong_type,
 )
-from ..summary_turn import asking, no_summary
-from .encode import MessagesEncoder, message_object
-from .errors import encode_error
-from .tokens import usage_object
+from .encode import MessagesEncoder, encode_error, message_object, usage_object
 
 COMPACTS: Final = "compaction"
 """In `request.echo`: the answer is one block."""
@@ -128,7 +127,7 @@ class SummaryBlockEncoder(MessagesEncoder):
                     self._end(out)
                 case TurnFailed(error=error):
                     self._over = True
-                    out.append(sse.event("error", encode_error(error)[1]))
+                    out.append(in_turn.event("error", encode_error(error)[1]))
                 case _:
                     self._begin(out)  # nothing else belongs to a summary
         return b"".join(out)
@@ -137,7 +136,7 @@ class SummaryBlockEncoder(MessagesEncoder):
         summary = "".join(self._pieces)
         if not summary.strip():
             self._over = True
-            out.append(sse.event("error", encode_error(no_summary())[1]))
+            out.append(in_turn.event("error", encode_error(no_summary())[1]))
             return
         self._add(self._open(_KIND, _START, out), summary, out)
         self._finish(StopReason.END, None, out)

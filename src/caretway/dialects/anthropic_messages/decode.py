@@ -36,10 +36,8 @@ from ..fields import (
 )
 from ..headers import bridge, session_hint, session_in_user_id, session_mode, workspace
 from .compaction import context_wish, summarised
-from .encode import SHOW_THINKING
-from .errors import THREAD_UNSUPPORTED
-from .messages import AnthropicMessageReader
-from .tools import decode_tools
+from .encode import SHOW_THINKING, THREAD_UNSUPPORTED
+from .messages import AnthropicMessageReader, decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
 CALL_PREFIX: Final = "toolu_"

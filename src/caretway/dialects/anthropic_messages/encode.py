@@ -35,9 +35,120 @@ from ...core.events import (
 )
 from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
-from .. import ResponseMeta, sse
-from .errors import encode_error
-from .tokens import first_usage, usage_object
+from ...core.tally import CHARS_PER_TOKEN, estimate_input
+from .. import ResponseMeta, in_turn
+from ..in_turn import beside
+
+# ---- Anthropic's usage object: the estimate in `message_start`, cached tokens apart from `input_tokens`; estimates are
+# marked.
+
+
+def estimate_text(characters: int) -> int:
+    return -(-characters // CHARS_PER_TOKEN)
+
+
+def first_usage(request: TurnRequest, context: int | None) -> dict[str, object]:
+    """For `message_start`, which needs both totals before they are known: the estimated input (`context`, else the size
+    of the request), and the shortest possible answer."""
+    return {"input_tokens": max(1, estimate_input(request) if context is None else context), "output_tokens": 1}
+
+
+def usage_object(
+    usage: Usage | None, request: TurnRequest, characters: int, context: int | None = None
+) -> dict[str, object]:
+    """Usage under Anthropic's names. Its clients need the two totals, so a figure that was not reported is estimated
+    from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` excludes the cache."""
+    counted = usage or Usage()
+    read = counted.cached
+    cached = (read or 0) + (counted.cache_write_tokens or 0)
+    if counted.input_tokens is not None:
+        whole = counted.input_tokens
+    else:
+        whole = estimate_input(request) if context is None else context
+    shown: dict[str, object] = {
+        "input_tokens": max(0, whole - cached),
+        "output_tokens": estimate_text(characters) if counted.output_tokens is None else counted.output_tokens,
+    }
+    if counted.cache_write_tokens is not None:
+        shown["cache_creation_input_tokens"] = counted.cache_write_tokens
+    if read is not None:
+        shown["cache_read_input_tokens"] = read
+    if counted.reasoning_tokens is not None:
+        shown["output_tokens_details"] = {"thinking_tokens": counted.reasoning_tokens}
+    if counted.input_tokens is None or counted.output_tokens is None:
+        shown["estimated"] = True
+    return shown | beside(counted)
+
+
+# ---- ErrorKind -> Anthropic's HTTP status and error `type` (529 overloaded, "prompt is too long" for clients that
+# compact, 409, 402 ...). One table.
+#
+# Anthropic has a handful of types for everything; what exactly happened is in `details.error_code`, as in its own
+# bodies.
+
+THREAD_UNSUPPORTED: Final = "thread_unsupported_request"
+"""The code with which anthropic-python gives up message threads and sends the whole history from then on."""
+
+
+class MessagesErrorRow(Struct, frozen=True):
+    status: int
+    type: str
+    code: str
+    """Used when the error has no code of its own."""
+    prefix: str = ""
+    """Words that clients look for at the beginning of the message."""
+
+
+ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
+    ErrorKind.BAD_REQUEST: MessagesErrorRow(400, "invalid_request_error", "invalid_request"),
+    ErrorKind.UNSUPPORTED: MessagesErrorRow(400, "invalid_request_error", "unsupported"),
+    ErrorKind.NOT_FOUND: MessagesErrorRow(404, "not_found_error", "not_found"),
+    ErrorKind.WRONG_METHOD: MessagesErrorRow(405, "invalid_request_error", "method_not_allowed"),
+    ErrorKind.WRONG_PROTOCOL: MessagesErrorRow(426, "invalid_request_error", "websocket_version"),
+    ErrorKind.TOO_LARGE: MessagesErrorRow(413, "request_too_large", "request_too_large"),
+    ErrorKind.HEAD_TOO_LARGE: MessagesErrorRow(431, "request_too_large", "headers_too_large"),
+    ErrorKind.SLOW_REQUEST: MessagesErrorRow(408, "invalid_request_error", "request_timeout"),
+    ErrorKind.ACCESS_DENIED: MessagesErrorRow(401, "authentication_error", "invalid_api_key"),
+    ErrorKind.SIGNED_OUT: MessagesErrorRow(401, "authentication_error", "not_authenticated"),
+    ErrorKind.FORBIDDEN: MessagesErrorRow(403, "permission_error", "forbidden"),
+    ErrorKind.REFUSED: MessagesErrorRow(403, "permission_error", "refused_without_reason"),
+    ErrorKind.MODEL_UNKNOWN: MessagesErrorRow(400, "invalid_request_error", "model_not_found"),
+    # Claude Code knows by these words that the conversation has to be compacted.
+    ErrorKind.CONTEXT_TOO_LONG: MessagesErrorRow(
+        400, "invalid_request_error", "context_length_exceeded", prefix="prompt is too long"
+    ),
+    ErrorKind.QUOTA: MessagesErrorRow(402, "billing_error", "insufficient_quota"),
+    ErrorKind.RATE_LIMITED: MessagesErrorRow(429, "rate_limit_error", "rate_limited"),
+    ErrorKind.OVERLOADED: MessagesErrorRow(529, "overloaded_error", "overloaded"),
+    ErrorKind.TOOL_LOOP: MessagesErrorRow(502, "api_error", "tool_loop_detected"),
+    ErrorKind.TURN_GONE: MessagesErrorRow(409, "invalid_request_error", "turn_gone"),
+    ErrorKind.IN_PROGRESS: MessagesErrorRow(409, "invalid_request_error", "turn_in_progress"),
+    ErrorKind.UPSTREAM_DOWN: MessagesErrorRow(503, "overloaded_error", "upstream_unavailable"),
+    ErrorKind.UPSTREAM_PROTOCOL: MessagesErrorRow(502, "api_error", "upstream_protocol"),
+    ErrorKind.UPSTREAM_DEPRECATED: MessagesErrorRow(502, "api_error", "upstream_deprecated"),
+    ErrorKind.UPSTREAM_ERROR: MessagesErrorRow(502, "api_error", "upstream_error"),
+    ErrorKind.TIMEOUT: MessagesErrorRow(504, "timeout_error", "upstream_timeout"),
+    ErrorKind.CANCELLED: MessagesErrorRow(503, "api_error", "cancelled"),
+    ErrorKind.INTERNAL: MessagesErrorRow(500, "api_error", "server_error"),
+}
+
+
+def encode_error(error: GatewayError) -> tuple[int, bytes]:
+    """HTTP status and body. The same body is the last event of a stream that failed."""
+    wire = ERRORS[error.kind]
+    message = str(error)
+    if wire.prefix and wire.prefix not in message.lower():
+        message = f"{wire.prefix}: {message}"
+    details: dict[str, object] = {"error_code": error.code or wire.code, "should_retry": error.may_repeat}
+    if error.reason:
+        details["reason"] = error.reason
+    if error.code == THREAD_UNSUPPORTED:
+        details["unsupported"] = ["thread"]
+    elif error.param is not None:
+        details["param"] = error.param
+    body = {"type": "error", "error": {"type": wire.type, "message": message, "details": details}}
+    return wire.status, msgspec.json.encode(body)
+
 
 SHOW_THINKING: Final = "thinking"
 """In `request.echo`: the client turned thinking on, so it expects such blocks; other clients would fail on them."""
@@ -93,7 +204,7 @@ class MessagesEncoder:
         "_usage",
     )
 
-    keep_alive: bytes = sse.event("ping", b'{"type":"ping"}')
+    keep_alive: bytes = in_turn.event("ping", b'{"type":"ping"}')
 
     def __init__(self, request: TurnRequest, meta: ResponseMeta) -> None:
         self._request = request
@@ -150,7 +261,7 @@ class MessagesEncoder:
                     self._finish(reason, sequence, out)
                 case TurnFailed(error=error):
                     self._over = True
-                    out.append(sse.event("error", encode_error(error)[1]))
+                    out.append(in_turn.event("error", encode_error(error)[1]))
                 case AgentActivity():
                     pass  # no place for it in this API; the text that follows speaks for it
                 case Recovered():
@@ -166,7 +277,7 @@ class MessagesEncoder:
             self._begun = True
             message = message_object(self._meta, [], None, None, first_usage(self._request, self._context))
             start = {"type": "message_start", "message": message, "caretway": {"usage": "estimated"}}
-            out.append(sse.event("message_start", _json(start)))
+            out.append(in_turn.event("message_start", _json(start)))
 
     def _say(self, kind: bytes, text: str, out: list[bytes]) -> None:
         if not text:
@@ -189,9 +300,9 @@ class MessagesEncoder:
         start = b'{"type":"content_block_start","index":%d,"content_block":%b}' % (index, content)
         block = _Block(
             kind,
-            start=sse.event("content_block_start", start),
+            start=in_turn.event("content_block_start", start),
             delta=_DELTA % (index, kind),
-            stop=sse.event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index),
+            stop=in_turn.event("content_block_stop", b'{"type":"content_block_stop","index":%d}' % index),
         )
         self._line.append(block)
         if len(self._line) == 1:
@@ -231,7 +342,7 @@ class MessagesEncoder:
         }
         if self._notes:
             end["caretway"] = self._notes
-        out += (sse.event("message_delta", _json(end)), sse.event("message_stop", b'{"type":"message_stop"}'))
+        out += (in_turn.event("message_delta", _json(end)), in_turn.event("message_stop", b'{"type":"message_stop"}'))
 
     def _stop_reason(self, reason: StopReason, sequence: str | None) -> tuple[str, str | None]:
         return _stop(reason, sequence, called=bool(self._calls))

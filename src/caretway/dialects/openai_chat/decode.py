@@ -37,8 +37,7 @@ from ..fields import (
 )
 from ..headers import bridge, session_hint, session_mode, workspace
 from .encode import LEGACY_FUNCTIONS
-from .messages import ChatMessageReader
-from .tools import decode_tools
+from .messages import ChatMessageReader, decode_tools
 
 MAX_STOP_SEQUENCES: Final = 16
 

@@ -4,16 +4,176 @@ chat dialect.
 Editors and scripts still call it. The prompt is one user message; there are no tools, no pictures and no history.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
+
+from ...core.errors import bad_request
+from ...core.events import Event, StopReason, TextDelta, TurnEnded, TurnFailed, TurnPaused, Usage, UsageReported
 from ...core.fold import Reply
-from ...core.request import TurnRequest
-from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
+from ...core.request import Message, Role, Text, TurnRequest
+from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta, in_turn
+from ..fields import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    WHOLE,
+    Idle,
+    a_string,
+    idle_names,
+    invalid_value,
+    kind_of,
+    listable,
+    missing,
+    needed_string,
+    optional_bool,
+    unknown_names,
+    unsupported,
+    wrong_type,
+)
+from ..headers import bridge, session_mode, workspace
 from ..openai_chat import OpenAIChat
-from .decode import decode
-from .encode import CompletionsEncoder, render
+from ..openai_chat.decode import include_usage, stop_words
+from ..openai_chat.encode import FINISH, encode_error, usage_object
+
+# ---- Events -> text_completion chunks (text, `finish_reason`, the usage chunk, `[DONE]`), and a folded Reply -> one
+# text_completion. Thinking is not shown: this API has no field for it.
+#
+# Remembered: usage until the end. No call can come: the request has no tools, and what ran elsewhere is not shown.
+
+_CHOICE: Final = b'"choices":[{"index":0,"logprobs":null,"text":'
+_UNFINISHED: Final = b',"finish_reason":null}]}\n\n'
+
+_json = msgspec.json.Encoder().encode
+
+
+class CompletionsEncoder:
+    """One streamed response."""
+
+    keep_alive: bytes = in_turn.comment("keep-alive")
+
+    def __init__(self, request: TurnRequest, meta: ResponseMeta) -> None:
+        self._head = b"data: " + _json(_identity(meta))[:-1] + b","
+        self._include_usage = request.include_usage
+        self._usage: Usage | None = None
+        self._over = False
+
+    def feed(self, events: Sequence[Event]) -> bytes:
+        out: list[bytes] = []
+        for event in events:
+            if self._over:
+                break
+            match event:
+                case TextDelta(text=text):
+                    out += (self._head, _CHOICE, _json(text), _UNFINISHED)
+                case UsageReported(usage=usage):
+                    self._usage = usage
+                case TurnPaused() | TurnEnded():
+                    self._finish(event.reason if isinstance(event, TurnEnded) else StopReason.END, out)
+                case TurnFailed(error=error):
+                    self._over = True
+                    out += (in_turn.data(encode_error(error)[1]), in_turn.DONE)
+                case _:
+                    pass  # nothing else has a place in this API
+        return b"".join(out)
+
+    def _finish(self, reason: StopReason, out: list[bytes]) -> None:
+        self._over = True
+        out += (self._head, _CHOICE, b'"","finish_reason":', _json(FINISH[reason]), b"}]}\n\n")
+        usage = usage_object(self._usage) if self._include_usage else None
+        if usage is not None:
+            out += (self._head, b'"choices":[],"usage":', _json(usage), b"}\n\n")
+        out.append(in_turn.DONE)
+
+
+def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
+    """The whole answer, equal to the stream of the same events."""
+    choice = {"index": 0, "logprobs": None, "text": reply.text, "finish_reason": FINISH[reply.reason]}
+    answer: dict[str, object] = {**_identity(meta), "choices": [choice]}
+    usage = usage_object(reply.usage)
+    if usage is not None:
+        answer["usage"] = usage
+    return _json(answer)
+
+
+def _identity(meta: ResponseMeta) -> dict[str, object]:
+    return {"id": f"cmpl-{meta.id}", "object": "text_completion", "created": meta.created, "model": meta.model}
+
+
+# ---- A completion request -> TurnRequest with one user message, or an error that names the wrong field: one prompt
+# only, no `suffix` (filling in the middle), no token arrays.
+#
+# Does not know models, backends and limits.
+
+_IDLE: Final[dict[str, Idle]] = {
+    "max_tokens": Idle(*WHOLE),
+    "temperature": Idle(*NUMBER, (1,)),
+    "top_p": Idle(*NUMBER, (1,)),
+    "seed": Idle(*WHOLE),
+    "frequency_penalty": Idle(*NUMBER, (0,)),
+    "presence_penalty": Idle(*NUMBER, (0,)),
+    "logit_bias": Idle(*OBJECT, ({},)),
+    "logprobs": Idle(*WHOLE),
+    "echo": Idle(*FLAG, (False,)),
+}
+_READ: Final = frozenset({"model", "prompt", "suffix", "n", "best_of", "stop", "stream", "stream_options"})
+_SILENT: Final = frozenset({"user"})
+_KNOWN: Final = _READ | _IDLE.keys() | _SILENT
+_ONE: Final = "Only one answer per request is possible. Send the request again for another."
+
+
+def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
+    if not isinstance(body, dict):
+        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+    if body.get("model") is None:
+        raise missing("model", code="missing_model")
+    _check(body)
+    return TurnRequest(
+        model=needed_string(body, "model"),
+        messages=(Message(Role.USER, (Text(_prompt(body.get("prompt"))),)),),
+        stop=stop_words(body.get("stop")),
+        session=session_mode(headers),
+        workspace=workspace(headers),
+        bridge=bridge(headers),
+        stream=optional_bool(body, "stream") is True,
+        include_usage=include_usage(body.get("stream_options")),
+        max_output=body.get("max_tokens"),
+        ignored=(*idle_names(body, _IDLE), *listable(unknown_names(body, _KNOWN))),
+    )
+
+
+def _prompt(value: object) -> str:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, list):
+        raise unsupported(
+            "prompt",
+            "Only one prompt per request is possible, as text.",
+            hint="Send a request for each prompt; token numbers cannot be read here.",
+        )
+    if value is None:
+        raise missing("prompt")
+    text = a_string(value, "prompt")
+    if not text.strip():
+        raise invalid_value("prompt", "it must not be empty.")
+    return text
+
+
+def _check(body: Mapping[str, object]) -> None:
+    for name in ("n", "best_of"):
+        count = body.get(name)
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
+            raise wrong_type(name, "an integer", count)
+        if count not in (None, 1):
+            raise unsupported(name, _ONE)
+    if body.get("suffix") not in (None, ""):
+        raise unsupported(
+            "suffix",
+            "Cursor's models do not fill in between a prompt and a suffix.",
+            hint="Ask for it in words, in the prompt.",
+        )
 
 
 class OpenAICompletions(OpenAIChat):

@@ -10,19 +10,19 @@ from typing import Final
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.estimate import estimate_input
 from ...core.fold import Reply
 from ...core.request import TurnRequest
+from ...core.tally import estimate_input
 from ...core.turn import ModelInfo
 from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
 from ..headers import owners
-from ..openai_chat.errors import encode_error
-from ..openai_chat.models import render_model, render_models
+from ..openai_chat import render_model, render_models
+from ..openai_chat.encode import encode_error
 from .compaction import SummaryItemEncoder, decode_compaction, render_compaction, render_triggered
 from .decode import decode
-from .echo import echo_of
 from .encode import ResponsesEncoder, render
 from .store import ResponseStore, Stored, StoreReader
+from .tools import echo_of
 
 __all__ = ["ResponseStore", "openai_compaction", "openai_responses"]
 

@@ -14,20 +14,19 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from ...core.estimate import estimated_usage
 from ...core.events import Event, Note, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted, UsageReported
 from ...core.fold import Reply
 from ...core.request import TurnRequest
+from ...core.tally import estimated_usage
 from .. import ResponseMeta
-from ..fields import optional_bool, unsupported
+from ..fields import asking, no_summary, optional_bool, unsupported
 from ..headers import owners
-from ..summary_turn import asking, no_summary
 from .decode import decode
-from .echo import echo_of
 from .encode import ResponsesEncoder, cause_of, keep
 from .items import wrap
 from .objects import item_id, response_object, usage_object
 from .store import ResponseStore, StoreReader
+from .tools import echo_of
 
 _TOOLS: Final = frozenset({"tools", "tool_choice"})
 _json = msgspec.json.Encoder().encode

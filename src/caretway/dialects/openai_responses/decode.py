@@ -23,6 +23,7 @@ from ..fields import (
     a_string,
     an_array,
     an_object,
+    asking,
     idle_names,
     invalid_value,
     kind_of,
@@ -36,11 +37,9 @@ from ..fields import (
     wrong_type,
 )
 from ..headers import OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
-from ..summary_turn import asking
-from .echo import RequestEcho
 from .items import ItemReader, Placed, kind_of_item
 from .store import ResponseStore, StoreReader
-from .tools import decode_tools
+from .tools import RequestEcho, decode_tools
 
 _IDLE: Final[dict[str, Idle]] = {
     "max_output_tokens": Idle(*WHOLE),

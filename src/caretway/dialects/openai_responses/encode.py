@@ -37,7 +37,6 @@ from ...core.fold import Reply
 from ...core.request import Reasoning, Text, ToolCall, TurnRequest
 from .. import ResponseMeta
 from ..in_turn import InTurn
-from .echo import Declared, RequestEcho, echo_of
 from .objects import (
     INCOMPLETE,
     Status,
@@ -52,6 +51,7 @@ from .objects import (
     text_part,
 )
 from .store import ResponseStore
+from .tools import Declared, RequestEcho, echo_of
 
 _json = msgspec.json.Encoder().encode
 

@@ -15,6 +15,7 @@ import msgspec
 from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from ..attachments import decode_file, decode_image_url
 from ..fields import (
+    HEADING,
     At,
     FieldPath,
     a_string,
@@ -29,7 +30,6 @@ from ..fields import (
     unsupported,
     wrong_type,
 )
-from ..summary_turn import HEADING
 from .tools import FREE_TEXT, SEARCH, ResponsesTools, by_server, names_found
 
 _ROLES: Final[dict[str, Role]] = {

@@ -12,10 +12,9 @@ import msgspec
 from ...core.errors import ErrorKind, GatewayError
 from ...core.events import StopReason, Usage
 from .. import ResponseMeta
-from ..openai_chat.errors import ERRORS
-from ..usage import beside
-from .echo import Declared, RequestEcho
-from .tools import FREE_TEXT
+from ..in_turn import beside
+from ..openai_chat.encode import ERRORS
+from .tools import FREE_TEXT, Declared, RequestEcho
 
 Status = Literal["in_progress", "completed", "incomplete"]
 

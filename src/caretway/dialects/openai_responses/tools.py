@@ -9,26 +9,75 @@ it. Does not know who executes a tool.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
-from ...core.request import ToolChoice, ToolSpec
+from ...core.request import ToolChoice, ToolSpec, TurnRequest
 from ..fields import (
     At,
     FieldPath,
     an_array,
     an_object,
+    check_declared,
+    check_name,
+    choice_mode,
     invalid_value,
     listable,
+    needed_name,
     needed_string,
     optional_bool,
     optional_string,
     unsupported,
     wrong_type,
 )
-from ..tools import check_declared, check_name, choice_mode, needed_name
-from .echo import Declared
+
+# ---- What a Responses answer must repeat of its request: its fields, and the client's own names for tools that were
+# renamed. Opaque to all others; values only.
+
+_KEY: Final = "openai_responses"
+
+
+class Declared(Struct, frozen=True, gc=False):
+    """A tool as its client knows it. Upstream it is a function, under a name of its own."""
+
+    kind: Literal["function", "custom", "search"]
+    name: str
+    namespace: str | None = None
+
+
+class RequestEcho(Struct, frozen=True):
+    repeated: Mapping[str, object] = field(default_factory=dict)
+    """Fields of the response object that repeat the request."""
+    tools: Mapping[str, Declared] = field(default_factory=dict)
+    """Offered name -> the tool, for those that are not plain functions under their own name."""
+    show_reasoning: bool = False
+    store: bool = False
+    """It is kept when it is complete."""
+    owner: str = ""
+    """For whom: a key, or a connection."""
+    passing: bool = False
+    """The owner is a connection."""
+    input: tuple[Mapping[str, Any], ...] = ()
+    """The items of this request alone, for later lookups."""
+    previous: str | None = None
+    compacts: bool = False
+    """The answer is one `compaction` item."""
+
+    def declared(self, offered: str) -> Declared:
+        return self.tools.get(offered) or Declared("function", offered)
+
+    def put(self) -> Mapping[str, object]:
+        return {_KEY: self}
+
+
+_NOTHING: Final = RequestEcho()
+
+
+def echo_of(request: TurnRequest) -> RequestEcho:
+    echo = request.echo.get(_KEY)
+    return echo if isinstance(echo, RequestEcho) else _NOTHING
+
 
 FREE_TEXT: Final = "input"
 """The one property of the function that stands for a custom tool."""

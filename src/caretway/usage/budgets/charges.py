@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from ...core.account_usage import AccountUsage
 from ...core.errors import GatewayError
-from ...core.estimate import prompt_chars, tokens
 from ...core.events import (
     Event,
     ReasoningDelta,
@@ -32,6 +31,7 @@ from ...core.events import (
     Usage,
 )
 from ...core.request import TurnRequest
+from ...core.tally import prompt_chars, tokens
 from ...core.turn import Stage
 from ...processes.tasks import aside, spawn
 from .budget import NOTHING_SPENT, BillingCycle, BudgetScope, Measure, Period, Spent, UsageBudget, day_of, window

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError
-from ...processes.file_lock import try_lock
-from ...storage.private_file import open_file, write_file
+from ...storage.private_file import open_file, try_lock, write_file
 from .named_key import VERSION, Keys, KeysFile, NamedKey, dump, load
 
 log = logging.getLogger(__name__)

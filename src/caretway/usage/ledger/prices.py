@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...accounts.models.names import THOUGHT_IDS, window
+from ...accounts.names import THOUGHT_IDS, window
 from ...core.events import Tokens
 
 SOURCE: Final = "cursor.com/docs/models-and-pricing"

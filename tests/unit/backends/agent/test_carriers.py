@@ -11,8 +11,8 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler, Origin, read_origin
 from caretway.cursor.transport.h2_connection import speaks_http2
 from caretway.cursor.transport.h2_stream import Outbox
-from caretway.cursor.transport.heads import RUN_HEADERS, head, read_fields
-from caretway.cursor.transport.limits import TransportLimits
+from caretway.cursor.transport.identity import RUN_HEADERS, head, read_fields
+from caretway.cursor.transport.ports import TransportLimits
 from caretway.cursor.transport.run_reader import RunReader
 from caretway.cursor.wire.envelope import pack
 from caretway.cursor.wire.errors import ConnectError, write_unary

@@ -9,7 +9,7 @@ import pytest
 from caretway.core.errors import GatewayError
 from caretway.cursor.transport.h2_connection import SMALL_READ_BYTES, H2Connection
 from caretway.cursor.transport.h2_frames import END_HEADERS, END_STREAM, FrameType, frame
-from caretway.cursor.transport.limits import TransportLimits
+from caretway.cursor.transport.ports import TransportLimits
 
 SOON_S = 0.2
 HEAD = b"\x88"

@@ -12,8 +12,7 @@ from caretway.backends.agent import period_usage
 from caretway.backends.agent.period_usage import Pools, UsageCheck, pools_of, spent_pool
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.ports import UnaryResponse
-from caretway.cursor.transport.usage_api import UsageApi
-from caretway.cursor.transport.usage_reader import read_object, read_period
+from caretway.cursor.transport.usage_api import UsageApi, read_object, read_period
 
 NOW = 1_796_000_000.0
 RESET = {"billingCycleStart": "1793491200000", "billingCycleEnd": "1796083200000"}

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor.transport.limits import TransportLimits
+from caretway.cursor.transport.ports import TransportLimits
 from caretway.cursor.transport.run_reader import FEW, SLICE_BYTES, SLICE_MESSAGES, RunReader
 from caretway.cursor.wire.envelope import COMPRESSED, pack
 from caretway.cursor.wire.errors import write_end

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from caretway.cursor.wire.bidi import AppendSyntax, AppendWriter, read_append
+from caretway.cursor.wire.embedding import AppendSyntax, AppendWriter, read_append
 from caretway.cursor.wire.envelope import End, EnvelopeError, EnvelopeReader, pack
 from caretway.cursor.wire.errors import ConnectError, ErrorSyntax, read_end, read_unary, write_end
 from caretway.cursor.wire.messages import pb

@@ -21,7 +21,7 @@ from caretway.core.fold import fold
 from caretway.core.request import TurnRequest
 from caretway.dialects import ResponseMeta
 from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
-from caretway.dialects.summary_turn import ASK
+from caretway.dialects.fields import ASK
 
 META = ResponseMeta("1" * 32, 1_700_000_000, "sim-auto")
 SUMMARY = "We deploy on Friday – vielleicht 明日."

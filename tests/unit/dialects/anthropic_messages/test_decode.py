@@ -20,7 +20,7 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
-from caretway.dialects.summary_turn import HEADING
+from caretway.dialects.fields import HEADING
 
 PNG = b"\x89PNG\r\n\x1a\n0000"
 PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}

@@ -9,8 +9,7 @@ from anthropic.types import MessageTokensCount, ModelInfo
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.turn import ModelInfo as Model
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
-from caretway.dialects.anthropic_messages.models import render_model, render_models
+from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES, render_model, render_models
 
 PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"x").decode()}
 

@@ -11,9 +11,9 @@ from caretway.core.events import Event, ReasoningDelta, TextDelta, TurnEnded, Tu
 from caretway.core.fold import fold
 from caretway.core.request import Role, TurnRequest
 from caretway.dialects import ResponseMeta
+from caretway.dialects.fields import HEADING
 from caretway.dialects.openai_responses import ResponseStore, openai_compaction, openai_responses
 from caretway.dialects.openai_responses.items import unwrap, wrap
-from caretway.dialects.summary_turn import HEADING
 
 META = ResponseMeta("1" * 32, 1_700_000_000, "sim-auto")
 STORE = ResponseStore()

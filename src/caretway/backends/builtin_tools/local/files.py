@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final
 
 from ....cursor.wire.messages import pb
-from ....processes.head_tail import decoded
+from ....processes.child import decoded
 from .confine import NotAFile, PathRefused, Spot, Workspace, kind_of, shown
 from .texts import BeyondEnd, as_utf8, excerpt, is_binary
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from ....cursor.wire.messages import pb
-from ....processes.threaded import Stopped, in_own_thread
+from ....processes.tasks import Stopped, in_own_thread
 from .confine import Workspace, shown
 from .search import Job
 

@@ -4,7 +4,7 @@ cuts with a note how to go on, how stdout and stderr share the output limit. Pur
 from dataclasses import dataclass
 from typing import Final
 
-from ....processes.head_tail import decoded
+from ....processes.child import decoded
 
 _SNIFF: Final = 8192
 _BLOCK: Final = 1 << 16

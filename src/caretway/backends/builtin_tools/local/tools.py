@@ -19,9 +19,7 @@ from google.protobuf.message import Message
 
 from ....core.errors import GatewayError
 from ....cursor.wire.messages import pb
-from ....sessions.loop_guard.live import EndLoop, LiveGuard, Tell
-from ....sessions.loop_guard.rule import refusal
-from ....sessions.loop_guard.wander import only_looks
+from ....sessions.loop_guard import EndLoop, LiveGuard, Tell, only_looks, refusal
 from .. import execs
 from ..execs import Decision, EndTurn, ExecReply, JobRunner, Policy, Refuse, RunHere
 from .confine import Workspace

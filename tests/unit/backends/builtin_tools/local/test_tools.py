@@ -9,8 +9,7 @@ from caretway.backends.builtin_tools.execs import Decision, EndTurn, Refuse, Run
 from caretway.backends.builtin_tools.local import tools as module
 from caretway.backends.builtin_tools.local.tools import GuardedTools, LocalTools, Mode
 from caretway.cursor.wire.messages import pb
-from caretway.sessions.loop_guard.live import GuardSettings, LiveGuard
-from caretway.sessions.loop_guard.rule import NoProgress
+from caretway.sessions.loop_guard import GuardSettings, LiveGuard, NoProgress
 from unit.backends.builtin_tools.local.asking import answers, ask, tools
 
 

@@ -1,0 +1,368 @@
+"""The loop guard for tools that run without the client during one turn (in the gateway, in cursor-agent, in the SDK):
+the same rules as for a client's tools. Counts a call when it begins and its result when it ends.
+
+In: calls with their arguments, results as text. Out: a verdict. At the limit the model is to be told (`Tell`), where
+somebody can; a call that begins after that ends the turn (`EndLoop`). A bounded number of results is kept, as hashes.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..core.errors import ErrorKind, GatewayError
+from ..core.tally import tokens
+
+# ---- The loop guard's limits and words: how often a call may repeat (`tool_loop_max_repeat`, 0 is off), five times
+# more for tools that only look or run commands; how long a model may find nothing new (`no_progress`). Warnings and
+# refusals for the model, errors for clients.
+#
+# The first call is no repeat. A call may repeat `max_repeat` times. A tool that only looks, or runs commands, may
+# repeat five times as often: reading a file again is cheap, and waiting for a command is work.
+
+GENEROUS_FACTOR: Final = 5
+WANDER_STEPS: Final = 20
+"""Steps in a row that only look and bring nothing new, before the model is told."""
+WANDER_TOKENS: Final = 50_000
+WANDER_SECONDS: Final = 120.0
+"""What makes them costly. Steps that cost less than both may be twice as many."""
+WANDER_AGAIN: Final = 10
+"""After so many more the model is told again."""
+
+LOOKING: Final = frozenset(
+    {
+        *("read", "readfile", "readmanyfiles", "view", "viewfile", "viewimage", "cat", "open", "openfile", "tree"),
+        *("ls", "list", "listdir", "listdirectory", "listfiles"),
+        *("grep", "ripgrep", "rg", "search", "searchfiles", "searchcode", "codebasesearch"),
+        *("glob", "find", "findfiles", "filesearch"),
+        *("bash", "shell", "sh", "localshell", "terminal", "exec", "execcommand", "execute", "executecommand"),
+        *("runcommand", "runshellcommand", "runterminalcmd"),
+        *("writestdin", "bashoutput", "taskoutput", "taskget", "checkbackgroundjob", "waitagent"),
+    }
+)
+"""Tools that only look, run commands or wait for them: names in lower case, without separators and server prefix."""
+
+NoProgress = Literal["warn", "stop", "off"]
+"""What is done about a model that looks around without anything new."""
+
+_ADVICE: Final = "Do something else, or answer with what you know."
+
+
+class RepeatLevel(Enum):
+    BELOW_LIMIT = "below_limit"
+    AT_LIMIT = "at_limit"
+    """The last repeat that is allowed: time to warn the model."""
+    PAST_LIMIT = "past_limit"
+
+
+def repeat_level(repeats: int, max_repeat: int, *, generous: bool) -> RepeatLevel:
+    """`max_repeat` 0 switches the guard off."""
+    limit = max_repeat * GENEROUS_FACTOR if generous else max_repeat
+    if max_repeat <= 0 or repeats < limit:
+        return RepeatLevel.BELOW_LIMIT
+    return RepeatLevel.AT_LIMIT if repeats == limit else RepeatLevel.PAST_LIMIT
+
+
+def wander_limit(tokens: int, seconds: float) -> int:
+    """How many such steps are allowed; after twice as many the turn may be ended."""
+    return WANDER_STEPS if tokens >= WANDER_TOKENS or seconds >= WANDER_SECONDS else 2 * WANDER_STEPS
+
+
+def wander_level(steps: int, tokens: int, seconds: float, rule: NoProgress) -> RepeatLevel:
+    """AT_LIMIT: it is time to tell the model, the first time or again. PAST_LIMIT: it was told, and the turn ends."""
+    limit = wander_limit(tokens, seconds)
+    if rule == "off" or steps < limit:
+        return RepeatLevel.BELOW_LIMIT
+    if rule == "stop" and steps >= 2 * limit:
+        return RepeatLevel.PAST_LIMIT
+    return RepeatLevel.AT_LIMIT if steps % WANDER_AGAIN == 0 else RepeatLevel.BELOW_LIMIT
+
+
+def plain_name(tool: str) -> str:
+    """`mcp__files__Read_File` -> `readfile`."""
+    return re.sub(r"[^a-z0-9]", "", tool.rpartition("__")[2].lower())
+
+
+def warning(calls: int) -> str:
+    """Goes with a result that the model gets for the last time."""
+    return (
+        f"[Note from the gateway: this exact call has now been made {calls} times and gave this same result each time."
+        f" Making it again will not help, and the turn will be ended if it is. {_ADVICE}]"
+    )
+
+
+def refusal(calls: int) -> str:
+    """Replaces a result."""
+    return f"This exact call was made {calls} times. {_ADVICE}"
+
+
+def wander_warning(steps: int, tokens: int) -> str:
+    return (
+        f"[Note from the gateway: the last {steps} steps only looked and brought nothing new; they read about {tokens}"
+        " tokens. Act on what you know, ask the user, or answer.]"
+    )
+
+
+def loop_error(tool: str, calls: int, outcome: str, *, warned: bool) -> GatewayError:
+    """`outcome`: in a word, empty when nobody knows it."""
+    result = f"the same result ({outcome})" if outcome else "the same result"
+    return GatewayError(
+        ErrorKind.TOOL_LOOP,
+        f"The model called `{tool}` {calls} times with the same arguments and {result}"
+        f"{', even after a warning' if warned else ''}. The turn was ended.",
+        hint="Say what to do differently, or raise TOOL_LOOP_MAX_REPEAT (0 switches the loop guard off).",
+        code="tool_loop_detected",
+    )
+
+
+def wander_error(steps: int, tokens: int) -> GatewayError:
+    return GatewayError(
+        ErrorKind.TOOL_LOOP,
+        f"The model has only looked around for {steps} steps, without anything new, and read about {tokens} tokens."
+        " The turn was ended.",
+        hint="Say what to do next, or set no_progress to `warn`.",
+        code="no_progress",
+    )
+
+
+# ---- The loop guard's second eye: no progress. Counts steps in a row that only look (read, list, search, also by a
+# shell command) and bring no line that was not seen before, and estimates what they cost. Pure.
+#
+# One new line in a result is progress, and so is anything that may change something, and a new word of the user. How
+# many steps are too many is in `rule`.
+
+READING: Final = frozenset(
+    {
+        *("read", "readfile", "readfiles", "readmanyfiles", "view", "viewfile", "cat", "open", "openfile", "tree"),
+        *("ls", "list", "listdir", "listdirectory", "listfiles", "listcodedefinitionnames"),
+        *("grep", "ripgrep", "rg", "search", "searchfiles", "searchcode", "codebasesearch", "searchcodebase"),
+        *("glob", "find", "findfiles", "filesearch", "semsearch", "readlints"),
+    }
+)
+"""Tools that only look: names in lower case, without separators and server prefix."""
+SHELLS: Final = frozenset(
+    {
+        *("bash", "shell", "sh", "localshell", "terminal", "exec", "execcommand", "execute", "executecommand"),
+        *("runcommand", "runcommands", "runshellcommand", "runterminalcmd"),
+    }
+)
+_LOOKS: Final = frozenset(
+    {
+        *("cat", "ls", "head", "tail", "grep", "egrep", "fgrep", "rg", "wc", "pwd", "tree", "stat", "file", "nl", "cd"),
+        *("sort", "uniq", "cut", "which", "echo", "true", "du", "diff", "jq", "awk"),
+    }
+)
+_LOOKS_WITH: Final[Mapping[str, str]] = {
+    "sed": r"sed\s+-n\b",
+    "find": r"find\b(?!.*\s-(?:delete|exec|execdir|ok|okdir|fprint\w*|fls)\b)",
+    "git": r"git\s+(?:--no-pager\s+)?(?:status|log|diff|show|ls-files|grep|blame|rev-parse)\b",
+}
+_CHANGES: Final = r">(?!&|\s*/dev/null)|`|\$\(|\btee\b"
+_SPLIT: Final = r"\|\||&&|[|;\n]"
+_COMMANDS: Final = ("command", "cmd", "script")
+MAX_LINES: Final = 200_000
+"""Lines that are remembered; a conversation with more is not judged further."""
+
+
+def only_looks(tool: str, arguments: str) -> bool:
+    """A call that changes nothing, as far as its name and its command tell."""
+    name = plain_name(tool)
+    if name in READING:
+        return True
+    return name in SHELLS and _command_looks(arguments)
+
+
+def _command_looks(arguments: str) -> bool:
+    try:
+        value = msgspec.json.decode(arguments)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    told = next((value[key] for key in _COMMANDS if key in value), None) if isinstance(value, dict) else None
+    if isinstance(told, list):
+        told = told[-1] if len(told) == 3 and told[1] in ("-c", "-lc") else " ".join(map(str, told))
+    if not isinstance(told, str) or re.search(_CHANGES, told):
+        return False
+    parts = [part.strip() for part in re.split(_SPLIT, told) if part.strip()]
+    return bool(parts) and all(map(_part_looks, parts))
+
+
+def _part_looks(part: str) -> bool:
+    word = part.split(maxsplit=1)[0]
+    pattern = _LOOKS_WITH.get(word)
+    return re.match(pattern, part) is not None if pattern is not None else word in _LOOKS
+
+
+class Wander:
+    """One conversation, step by step."""
+
+    __slots__ = ("_context", "_seen", "since", "steps", "tokens")
+
+    def __init__(self, context_chars: int = 0) -> None:
+        self.steps = 0
+        """In a row, without anything new."""
+        self.tokens = 0
+        """What they made the model read, estimated: each step reads everything before it."""
+        self.since: float | None = None
+        """When the first of them was, where there is a clock."""
+        self._context = context_chars
+        self._seen: set[int] = set()
+
+    def step(self, results: Iterable[str], *, looks: bool, now: float | None = None) -> None:
+        """`looks`: none of the step's calls may change something."""
+        new = not looks
+        for result in results:
+            self._context += len(result)
+            lines = {hash(line) for line in _lines(result)}
+            if not lines <= self._seen:
+                new = True
+                self._seen |= lines
+        if new or len(self._seen) > MAX_LINES:
+            self.start_again()
+            return
+        self.steps += 1
+        self.tokens += tokens(self._context)
+        self.since = now if self.since is None else self.since
+
+    def start_again(self) -> None:
+        self.steps = self.tokens = 0
+        self.since = None
+
+    def seconds(self, now: float | None) -> float:
+        return now - self.since if now is not None and self.since is not None else 0.0
+
+
+def _lines(result: str) -> Sequence[str]:
+    return [stripped for line in result.splitlines() if (stripped := line.strip())] or [""]
+
+
+# ---- What of a tool's result the loop guard compares: its words, without keys that differ each time (times, ids), and
+# of a long one the beginning. Pure.
+
+MAX_COMPARED: Final = 64 * 1024
+_DEPTH: Final = 16
+_UNSTEADY: Final = re.compile(r"(time|duration|ms|pid|id)$", re.IGNORECASE)
+
+
+def result_words(value: object) -> str:
+    text = "\n".join(_words(value, _DEPTH))
+    return text if len(text) <= MAX_COMPARED else f"{text[:MAX_COMPARED]}({len(text)})"
+
+
+def _words(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, Mapping) and depth:
+        for key, inner in value.items():
+            if not _UNSTEADY.search(str(key)):
+                yield from _words(inner, depth - 1)
+    elif isinstance(value, list | tuple) and depth:
+        for inner in value:
+            yield from _words(inner, depth - 1)
+    elif value is not None:
+        yield str(value)
+
+
+log = logging.getLogger(__name__)
+
+MAX_REMEMBERED: Final = 10_000
+"""Different results of one turn. After that the counting starts again."""
+
+
+class GuardSettings(Struct, frozen=True):
+    max_repeat: int = 2
+    """0: identical calls are not counted."""
+    no_progress: NoProgress = "warn"
+
+
+class Tell(Struct, frozen=True):
+    """The model should hear this before it goes on."""
+
+    message: str
+    lost: bool = False
+    """It looks around without anything new; otherwise one call repeats."""
+
+
+class EndLoop(Struct, frozen=True):
+    error: GatewayError
+
+
+LiveVerdict = Tell | EndLoop | None
+
+
+class _LiveRun(Struct):
+    """One call, made again and again with the same result."""
+
+    result: int
+    repeats: int = 0
+
+
+class LiveGuard:
+    __slots__ = ("_clock", "_runs", "_seen", "_settings", "_tells", "_told", "_wander")
+
+    def __init__(
+        self, settings: GuardSettings, clock: Callable[[], float], context_chars: int = 0, *, tells: bool = True
+    ) -> None:
+        """`context_chars`: what the model reads at the beginning. `tells`: somebody can tell it something."""
+        self._settings = settings
+        self._tells = tells
+        self._clock = clock
+        self._runs: dict[tuple[str, str], _LiveRun] = {}
+        self._seen: set[tuple[str, str, int]] = set()
+        self._wander = Wander(context_chars)
+        self._told = False
+
+    def began(self, tool: str, arguments: str) -> EndLoop | None:
+        """A call is about to run, or has just begun."""
+        run = self._runs.get((tool, arguments))
+        if run is None or self._level(tool, run.repeats + 1) is not RepeatLevel.PAST_LIMIT:
+            return None
+        log.warning("loop guard: %s repeated %d times; the turn ends", tool, run.repeats + 1)
+        return EndLoop(loop_error(tool, self.calls(tool, arguments), "", warned=self._told and self._tells))
+
+    def calls(self, tool: str, arguments: str) -> int:
+        """How often this call was made with the same result, one that is about to be made included."""
+        run = self._runs.get((tool, arguments))
+        return 1 if run is None else run.repeats + 2
+
+    def ended(self, tool: str, arguments: str, result: str) -> LiveVerdict:
+        """Its result is there; empty when nobody told it."""
+        call, found = (tool, arguments), hash(result)
+        if (*call, found) not in self._seen:  # the model looks elsewhere, or what it looks at moves
+            self._runs.clear()
+            if len(self._seen) >= MAX_REMEMBERED:
+                self._seen.clear()
+            self._seen.add((*call, found))
+        run = self._runs.get(call)
+        if run is None or run.result != found:
+            run = self._runs[call] = _LiveRun(found)
+        else:
+            run.repeats += 1
+        lost = self._no_progress(tool, arguments, result)
+        if isinstance(lost, EndLoop):
+            return lost
+        if self._level(tool, run.repeats) is RepeatLevel.AT_LIMIT:
+            self._told = True
+            self._log(tool, "repeated", run.repeats)
+            return Tell(warning(run.repeats + 1))
+        return lost
+
+    def _level(self, tool: str, repeats: int) -> RepeatLevel:
+        return repeat_level(repeats, self._settings.max_repeat, generous=plain_name(tool) in LOOKING)
+
+    def _no_progress(self, tool: str, arguments: str, result: str) -> LiveVerdict:
+        wander, now = self._wander, self._clock()
+        wander.step((result,), looks=only_looks(tool, arguments), now=now)
+        level = wander_level(wander.steps, wander.tokens, wander.seconds(now), self._settings.no_progress)
+        if level is RepeatLevel.PAST_LIMIT:
+            log.warning("loop guard: %s brought nothing new %d times; the turn ends", tool, wander.steps)
+            return EndLoop(wander_error(wander.steps, wander.tokens))
+        if level is not RepeatLevel.AT_LIMIT:
+            return None
+        self._log(tool, "brought nothing new", wander.steps)
+        return Tell(wander_warning(wander.steps, wander.tokens), lost=True)
+
+    def _log(self, tool: str, how: str, times: int) -> None:
+        done = "the model is warned" if self._tells else "the model cannot be warned here"
+        log.warning("loop guard: %s %s %d times; %s", tool, how, times, done)

@@ -1,0 +1,189 @@
+"""JSON answers (`response_format`, `output_config`): the instruction to the model, a Markdown fence that is removed
+from the stream, and a note whether the answer is valid JSON and matches its schema. Never repairs or withholds an
+answer.
+
+`with_instructions` adds the words to a request. The stage removes a Markdown code fence around the whole answer, and
+adds a `Note` that says whether the answer is valid. It never repairs an answer and never withholds one.
+
+In: events. Out: the same, without the fence, with a note before `TurnEnded`. Remembered: what may be a fence (less than
+a kilobyte), and the text so far up to a limit, because a schema can only be checked against the whole.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from ..core.events import (
+    Event,
+    Note,
+    ReasoningDelta,
+    StopReason,
+    TextDelta,
+    ToolCallStarted,
+    TurnEnded,
+    TurnStarted,
+    UsageReported,
+)
+from ..core.json_bounds import crowded
+from ..core.request import Message, OutputFormat, Role, Text, TurnRequest, leading
+from ..core.turn import Stage
+from ..schemas.check import SchemaChecker
+from ..schemas.run import Unreadable
+
+NOTE_KEY: Final = "response_format"
+MAX_CHECKED: Final = 1024 * 1024
+"""Characters. A longer answer is passed on unchecked; no model writes one today."""
+_MAX_DETAIL: Final = 300
+
+# Counts are limited inside the patterns, so that what is held back is limited too, however the text is cut.
+_OPENING: Final = re.compile(r"\s{0,200}```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?\n")
+_MAYBE_OPENING: Final = re.compile(r"\s{0,200}(?:`{0,2}|```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?)")
+_CLOSING: Final = re.compile(r"(?:\r?\n)?```\s{0,200}")
+_MAYBE_CLOSING: Final = re.compile(r"(?<!`)(?:(?:\r?\n)?(?:`{1,2}|```\s{0,200})|\r?\n|\r)\Z")
+"""Every prefix of a closing fence. Only such a prefix has to be held back."""
+
+
+def with_instructions(request: TurnRequest) -> TurnRequest:
+    """The request with the format in words, after the client's own system messages. It is not at the end, because the
+    last message must stay the one to answer, and this place is the same in every turn.
+    """
+    if request.output_format is None:
+        return request
+    words = Message(Role.SYSTEM, (Text(instructions(request.output_format)),))
+    place = leading(request.messages)
+    return replace(request, messages=(*request.messages[:place], words, *request.messages[place:]))
+
+
+def instructions(wanted: OutputFormat) -> str:
+    only = (
+        "Your final answer must be JSON and nothing else: no sentence before or after it, no Markdown code fence. "
+        "You may call tools before it as usual."
+    )
+    if wanted.schema is None:
+        return f"{only}\nIt must be one JSON object."
+    name = f" ({wanted.name})" if wanted.name else ""
+    return f"{only}\nIt must be valid against this JSON schema{name}:\n{msgspec.json.encode(wanted.schema).decode()}"
+
+
+def output_format(request: TurnRequest) -> Stage | None:
+    return None if request.output_format is None else OutputFormatStage(request.output_format)
+
+
+class _At(Enum):
+    START = auto()
+    """So far only white space and perhaps the beginning of a fence."""
+    FENCED = auto()
+    PLAIN = auto()
+
+
+class OutputFormatStage:
+    spent = False
+
+    def __init__(self, wanted: OutputFormat) -> None:
+        self._wanted = wanted
+        self._at = _At.START
+        self._held = ""
+        self._last = ""
+        """The last character that was passed on: a closing fence has no fourth backtick before it."""
+        self._text: list[str] = []
+        self._size = 0
+        self._called = False
+
+    def feed(self, event: Event) -> list[Event]:
+        match event:
+            case TextDelta(text=text):
+                return self._emit(self._unwrap(text))
+            case ReasoningDelta() | TurnStarted() | UsageReported() | Note():
+                return [event]  # not part of the text's order: held text need not come before it
+            case TurnEnded(reason=reason):
+                return [*self._emit(self._close()), *self._note(reason), event]
+            case ToolCallStarted():
+                self._called = True
+            case _:
+                pass
+        return [*self._emit(self._close()), event]
+
+    def _unwrap(self, text: str) -> str:
+        if self._at is _At.PLAIN:
+            return text
+        text = self._held + text
+        self._held = ""
+        if self._at is _At.START:
+            if _MAYBE_OPENING.fullmatch(text):
+                self._held = text
+                return ""
+            opening = _OPENING.match(text)
+            if opening is None:
+                self._at = _At.PLAIN
+                return text
+            self._at = _At.FENCED
+            text = text[opening.end() :]
+        return self._hold_closing(text)
+
+    def _hold_closing(self, text: str) -> str:
+        seen = self._last + text
+        closing = _MAYBE_CLOSING.search(seen, len(self._last))
+        if closing is not None:
+            self._held = closing.group()
+            text = text[: len(text) - len(self._held)]
+        self._last = text[-1:] or self._last
+        return text
+
+    def _close(self) -> str:
+        """The text ended, or a call interrupted it: what is held back is the closing fence, or plain text."""
+        held, self._held = self._held, ""
+        fenced, self._at = self._at is _At.FENCED, _At.PLAIN
+        return "" if fenced and _CLOSING.fullmatch(held) else held
+
+    def _emit(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._size += len(text)
+        if self._size <= MAX_CHECKED:
+            self._text.append(text)
+        else:
+            self._text.clear()
+        return [TextDelta(text)]
+
+    def _note(self, reason: StopReason) -> list[Event]:
+        if reason is StopReason.REFUSAL or (self._called and not self._size):
+            return []  # there is no answer to judge
+        if self._size > MAX_CHECKED:
+            return [Note(NOTE_KEY, f"not checked: the answer is longer than {MAX_CHECKED} characters")]
+        return [Note(NOTE_KEY, verdict("".join(self._text), self._wanted))]
+
+
+def verdict(text: str, wanted: OutputFormat) -> str:
+    """`valid`, or what is wrong, or why it was not checked."""
+    if crowded(text):
+        return "not checked: the answer holds too many values"
+    try:
+        value: Any = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        return f"not valid JSON: {_short(error)}"
+    if wanted.schema is not None:
+        return _against(wanted.schema, value)
+    return "valid" if isinstance(value, dict) else "not a JSON object: it is valid JSON of another type"
+
+
+def _against(schema: Mapping[str, object], value: Any) -> str:
+    checker = SchemaChecker(schema)
+    try:
+        problem = checker.first(value)
+        patterns, inverts = checker.patterns, checker.inverts
+    except Unreadable as failure:
+        return f"schema not checked: {_short(failure)}"
+    if problem is None:
+        return "valid, its regular expressions not checked" if patterns else "valid"
+    if patterns and inverts:
+        return "schema not checked: it decides by regular expressions"
+    return f"does not match the schema: {problem.json_path}: {_short(problem.message)}"
+
+
+def _short(reason: object) -> str:
+    words = " ".join(str(reason).split()) or type(reason).__name__
+    return words if len(words) <= _MAX_DETAIL else words[:_MAX_DETAIL] + "…"
