@@ -71,7 +71,7 @@ def claims(token: str) -> dict[str, Any]:
         return {}
     try:
         value = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, msgspec.DecodeError, ValueError):
+    except (binascii.Error, msgspec.DecodeError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

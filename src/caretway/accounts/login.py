@@ -181,7 +181,7 @@ def read_tokens(body: bytes) -> Account | None:
 def _object(body: bytes) -> dict[str, Any]:
     try:
         answer: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

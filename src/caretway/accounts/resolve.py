@@ -57,7 +57,7 @@ def choose_variant(model: ModelInfo, wish: Wish) -> VariantChoice:
 
 
 def default_variant(model: ModelInfo) -> ModelVariant:
-    """What a model is when nobody says anything about it."""
+    """A model about which nothing is known."""
     marked = [variant for variant in model.variants if variant.default]
     return next((v for v in marked if not v.max_mode), None) or next(iter(marked or model.variants), ModelVariant())
 
@@ -83,7 +83,7 @@ def _cost(variant: ModelVariant, wish: Wish, usual: ModelVariant) -> tuple[objec
     effort = _effort(variant)
     wanted = wish.thinking
     if wanted is None and wish.effort is not None:
-        wanted = wish.effort not in _SILENT_EFFORTS  # whoever asks for effort asks for thought
+        wanted = wish.effort not in _SILENT_EFFORTS  # a request for effort is a request for thought
     return (
         _differs(wish.thinking, thinks),
         _rungs_apart(wish.effort, effort),

@@ -45,7 +45,7 @@ def read_import(text: str, *, url: str, now: float) -> Account:
         return _checked(Account(refresh_token=refresh, api_key=key))
     try:
         value: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise _nothing()

@@ -29,7 +29,7 @@ from ..installation import install_command
 # characters are read, how much memory and CPU a hostile file may take.
 #
 # A PDF can be a bomb: streams that unpack without end, pages that refer to themselves. So nobody reads one inside the
-# gateway. Whoever starts this also gives it a time limit (`documents.py`). Imports nothing of ours, to start quickly.
+# gateway. The caller sets a time limit (`documents.py`). Imports nothing else of the package, to start quickly.
 
 MAX_PAGES: Final = 1000
 MAX_CHARS: Final = 4 * 2**20

@@ -26,8 +26,8 @@ from .tenant import AccountUse, Tenant, TenantResolver
 # ---- The words of a 404: a wrong base URL, a typing mistake, an API that is not served (embeddings, batches, Ollama
 # ...), and what to type instead. Pure.
 #
-# Most wrong paths are a base URL with too much or too little in it, or a part of somebody's API that is not served
-# here. Each gets a sentence of its own; the base URL is shown as the client would have to write it.
+# Most wrong paths are a base URL with too much or too little in it, or a part of an API that is not served here. Each
+# gets a sentence of its own; the base URL is shown as the client would have to write it.
 
 MAX_COMPARED: Final = 64
 """Characters of a path that is compared with those that are served: longer ones are no typing mistake."""
@@ -103,9 +103,7 @@ def not_found(request: HttpRequest, path: str, served: ServedPaths) -> GatewayEr
     """`path`: as it was understood."""
     host = request.headers.get("host", "")
     base = f"{request.scheme}://{host if host and len(host) <= MAX_HOST else 'HOST:PORT'}"
-    return GatewayError(
-        ErrorKind.NOT_FOUND, f"There is nothing at {request.method} {path}.", hint=served.hint(path, base)
-    )
+    return GatewayError(ErrorKind.NOT_FOUND, f"No route for {request.method} {path}.", hint=served.hint(path, base))
 
 
 PREFIX: Final = "/v1"

@@ -23,7 +23,7 @@ from ..server.exchange import NEVER, Header, HttpRequest, MakeSuccessor, Respons
 from ..server.shape import SMALL, check_count
 from ..server.socket import Socket, text_frame
 
-# ---- A connection that is none, for responses that are not HTTP: messages of a WebSocket.
+# ---- A null connection, for responses that are not HTTP: messages of a WebSocket.
 
 
 class _Nowhere:

@@ -31,7 +31,7 @@ from .respond import Responder
 FRESH_S: Final = 60.0
 AGAIN_S: Final = 15.0
 PATIENCE_S: Final = 5.0
-TELLS_NOTHING: Final = "This backend does not tell what the account has used; `agent` does."
+TELLS_NOTHING: Final = "This backend does not report what the account has used; `agent` does."
 
 AccountSource = Callable[[], Awaitable[AccountUsage]]
 """Raises GatewayError."""
@@ -116,7 +116,7 @@ class Health:
             return self._status
 
     async def alive(self) -> bytes:
-        """For probes without a key: nothing that is anybody's business."""
+        """For probes without a key: nothing private."""
         status = await self.status()
         ready = status.reachable and (status.signed_in or self._backend.standing == "simulated")
         return b'{"status":"ready"}' if ready else b'{"status":"alive"}'

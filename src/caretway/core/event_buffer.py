@@ -159,7 +159,7 @@ AHEAD_BYTES: Final = 64 * 1024
 
 class OuterTurn(ABC):
     def __init__(self, inner: Turn) -> None:
-        """Whoever makes one calls `_follow` when it is ready to digest."""
+        """The creator calls `_follow` when it is ready to digest."""
         self._inner = inner
         self._closed = False
         self._buffer = EventBuffer(AHEAD_BYTES, on_drained=self._hear_soon)

@@ -182,7 +182,7 @@ class ModelFallback(Struct, frozen=True):
 class RunCharge(Protocol):
     @property
     def notice(self) -> str:
-        """What to tell the client: how little is left; empty when nobody needs to know."""
+        """What to tell the client: how little is left; empty if not needed."""
         ...
 
     async def open_run(self, request: TurnRequest) -> None:

@@ -71,7 +71,7 @@ class Group:
         if not hasattr(os, "waitid"):
             self.leader.wait()  # macOS before Python 3.13
             return
-        with contextlib.suppress(ChildProcessError):  # somebody else reaped it
+        with contextlib.suppress(ChildProcessError):  # already reaped
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def ends_within(self, seconds: float) -> bool:

@@ -525,7 +525,7 @@ _SAID: Final = 200
 
 
 def misfit(tool: ToolSpec, arguments: str) -> str:
-    """What is wrong with the arguments; empty when they fit, or when nobody can tell."""
+    """What is wrong with the arguments; empty when they fit, or if that cannot be known."""
     if len(arguments) > MAX_CHECKED_CHARS:
         return ""
     try:

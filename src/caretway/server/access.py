@@ -25,7 +25,7 @@ from .exchange import Header
 # `retry-after` of a 429; what is asked of a limit that several gateways share. The gateway's own total is in
 # `application`. Pure.
 #
-# Time is handed in. Callers are named by `access.Admitted.caller`; whoever has no name (no key is asked for) is not
+# Time is handed in. Callers are named by `access.Admitted.caller`; a caller without a name (no key is asked for) is not
 # counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is
 # small.
 
@@ -44,7 +44,7 @@ class _Account(Struct):
 
 
 class SharedAdmission(Protocol):
-    """The same limits over several gateways. Whoever cannot tell lets everybody in."""
+    """The same limits over several gateways. If it cannot be known, the request is let in."""
 
     async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
         """(`early`, `many`, or nothing; seconds to wait; what to give back)"""

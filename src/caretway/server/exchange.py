@@ -25,9 +25,9 @@ from ..core.passing import Visit
 # connection, a client that takes nothing of its response; and a wake-up for others. What is sent to a silent stream is
 # `answer`'s decision. Pure.
 #
-# Three clocks: what has to arrive or end in time, a response that the client does not take, and a moment at which
-# whoever answers wants to be woken. A connection has no timer: the server looks at all of them now and then, so what is
-# late is found out a moment later than it could be. Pure; times are handed in, on the loop's clock.
+# Three clocks: what has to arrive or end in time, a response that the client does not take, and a moment at which a
+# handler wants to be woken. A connection has no timer: the server looks at all of them now and then, so what is late is
+# noticed a moment later. Pure; times are handed in, on the loop's clock.
 
 NEVER: Final = float("inf")
 
@@ -61,7 +61,7 @@ class Deadlines:
         self._wake = wake
 
     def wake_due(self, now: float) -> None:
-        """Call, once, whoever wanted to be woken by now."""
+        """Call, once, the callbacks that are due."""
         if now >= self._wake_at and self._wake is not None:
             wake, self._wake = self._wake, None
             wake()

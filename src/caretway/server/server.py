@@ -72,9 +72,8 @@ def tls_context(certificate: str, key: str) -> TlsContext:
 # ---- File descriptors: raises the soft limit of open files (`ulimit -n`, RLIMIT_NOFILE) at the start, and takes no
 # more connections than there are descriptors for.
 #
-# Beyond the limit, accepting fails without a word to anybody (uvloop closes such a connection at once). So the soft
-# limit is raised towards the hard one at the start, and a gateway takes no more connections than there are descriptors
-# for.
+# Beyond the limit, accepting fails silently (uvloop closes such a connection at once). So the soft limit is raised
+# towards the hard one at the start, and a gateway takes no more connections than there are descriptors for.
 
 log = logging.getLogger(__name__)
 

@@ -172,7 +172,7 @@ class LiveTurn(Struct, eq=False):
 
 
 # ---- A live turn as those who look at the gateway see it: state, model, who asked, since when, which tools it waits
-# for, about how many tokens it has said. Made when somebody looks; no words of the conversation are in it.
+# for, about how many tokens it has said. Made on demand; no words of the conversation are in it.
 
 
 class TurnView(Struct, frozen=True, gc=False):

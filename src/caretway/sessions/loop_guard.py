@@ -108,7 +108,7 @@ def wander_warning(steps: int, tokens: int) -> str:
 
 
 def loop_error(tool: str, calls: int, outcome: str, *, warned: bool) -> GatewayError:
-    """`outcome`: in a word, empty when nobody knows it."""
+    """`outcome`: in a word, empty if unknown."""
     result = f"the same result ({outcome})" if outcome else "the same result"
     return GatewayError(
         ErrorKind.TOOL_LOOP,
@@ -304,7 +304,7 @@ class LiveGuard:
     def __init__(
         self, settings: GuardSettings, clock: Callable[[], float], context_chars: int = 0, *, tells: bool = True
     ) -> None:
-        """`context_chars`: what the model reads at the beginning. `tells`: somebody can tell it something."""
+        """`context_chars`: what the model reads at the beginning. `tells`: the model can be told something."""
         self._settings = settings
         self._tells = tells
         self._clock = clock

@@ -41,7 +41,7 @@ from .transcript import Chain, canonical, tools_key
 
 MOST_OF_ONE: Final = 16_384
 MOST_IN_ALL: Final = 131_072
-"""Characters of one text, and of all, that are searched for new tools' names: whoever loads tools speaks briefly."""
+"""Characters of one text, and of all, that are searched for new tools' names; texts that load tools are short."""
 _WORD: Final = re.compile(r"[\w-]+")
 _LOADS: Final = re.compile(r"tool", re.IGNORECASE)
 """In the name of a tool that loads others: ToolSearch, load_tools, enable_toolset."""
@@ -63,7 +63,7 @@ def grown(offered: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, ..
 
 
 def asked_for(new: Sequence[str], answer: Message, tail: Sequence[Message], history: Sequence[Message]) -> str | None:
-    """The first of the new tools that somebody means: our calls, what came back, or the user; None when none is. Words
+    """The first of the new tools that is mentioned: in our calls, results, or by the user; None when none is. Words
     that are meant for the model may name a tool's server instead (`vault` for `mcp__vault__reveal`)."""
     calls = [part for part in answer.parts if isinstance(part, ToolCall)]
     prompt = next((message for message in reversed(history) if message.role is Role.USER), None)
@@ -114,7 +114,7 @@ def known_before(
     chain of `told` up to the assistant's last words, when it is known.
 
     Nearly every client sends what it sent before, unchanged. That is seen without spelling it all out once more;
-    whoever changed something may still mean the same."""
+    a changed request may still mean the same."""
     if not told:
         return 0  # results alone: there is nothing to compare
     count = len(history)

@@ -408,13 +408,13 @@ class Drain:
     def __init__(self, response: Response, grace: float, given_up: Callable[[Response], None]) -> None:
         """`given_up` is called at most once; never when the response came to its end."""
         self._response: Response | None = response
-        """None when this is over: whoever still calls it (a parked turn) holds an empty shell."""
+        """None when this is over; a parked turn may still call it."""
         self._given_up = given_up
         self._said = 0
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(grace, self._give_up)
         response.listen(self._go_on)
-        loop.call_soon(self._go_on)  # soon: to whoever just left it, the response is not over yet
+        loop.call_soon(self._go_on)  # soon: for its caller the response is not over yet
 
     def _go_on(self) -> None:
         response = self._response

@@ -24,8 +24,8 @@ from typing import Any, Final, Protocol
 from ..core.turn import Snapshot
 from ..storage.database import DatabaseKind, is_broken, move_aside, open_or_memory, stat_of, transaction
 
-# ---- What the session engine asks of whoever keeps finished conversations: this gateway's own file, or one that
-# several share.
+# ---- What the session engine needs of a store of finished conversations: this gateway's own file, or one that several
+# share.
 
 
 class ConversationStore(Protocol):
@@ -53,7 +53,7 @@ class ConversationStore(Protocol):
 
 
 class StoredConversations(ConversationStore, Protocol):
-    """The same, for whoever opens and closes it."""
+    """The same, for its owner, who opens and closes it."""
 
     async def forget(self, conversation: str) -> int:
         """How many snapshots of it there were."""

@@ -30,9 +30,8 @@ from ..core.request import (
     last_answer,
 )
 
-# ---- Which conversation a new run belongs to, for those who account for it: an opaque id of ours. A continued one
-# keeps that of its snapshot, a replayed one that of the newest conversation that opened alike, a fresh one gets a new
-# id.
+# ---- Which conversation a new run belongs to, for those who account for it: an opaque id. A continued one keeps that
+# of its snapshot, a replayed one that of the newest conversation that opened alike, a fresh one gets a new id.
 #
 # Only counting depends on it: nothing is resumed, shown or shared by this id. What a prompt said is not kept, only its
 # hash, and only in memory: a conversation that is replayed after a restart counts as a new one.

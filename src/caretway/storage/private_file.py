@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# ---- A lock between processes, on an open file: taken or not, without waiting; what counts as taken by somebody else.
-# The end of the process, or of the handle, releases it.
+# ---- A lock between processes, on an open file: taken or not, without waiting; what counts as taken by another
+# process. The end of the process, or of the handle, releases it.
 
 
 def try_lock(handle: int) -> bool:
-    """False: somebody else has it. Raises OSError where the file system has no locks."""
+    """False: another process has it. Raises OSError where the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as failure:

@@ -167,7 +167,9 @@ def test_a_dead_refresh_token_is_remembered_for_a_while_and_on_disk() -> None:
     assert not Account(api_key="k").marked_dead(1000.0).dead(1000.0), "a key may be good again at once"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"accessToken": 3}', b'{"accessToken": ""}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{", b"[" * 5000, b'{"accessToken": 3}', b'{"accessToken": ""}', b"\xff"]
+)
 def test_answers_without_a_token(body: bytes) -> None:
     assert read_tokens(body) is None
 

@@ -63,6 +63,7 @@ BAD = {
     "a bar": ("|", "no sign-in"),
     "prose": ("this is | no sign-in", "no sign-in"),
     "a list": ("[1]", "no sign-in"),
+    "nested": ("[" * 5000, "no sign-in"),
     "nothing in it": ('{"accessToken": "", "refreshToken": 3}', "no sign-in"),
     "of another address": ('{"backendUrl": "https://other.example", "apiKey": "k"}', "other.example"),
     "expired": ('{"apiKey": "k", "apiKeyExpiresAtMs": 9999000}', "expired"),

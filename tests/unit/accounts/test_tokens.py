@@ -46,8 +46,12 @@ def test_without_a_time_of_issue_the_end_counts() -> None:
     assert term(jwt(exp=4000), 5000.0).ends_at == inf, "no token is born dead: the clocks disagree"
 
 
+NESTED = f"a.{'W1tb' * 1000}.c"  # 3,000 times "["
+
+
 @pytest.mark.parametrize(
-    "token", ["", "a.b", "a.!!.c", "a.e30.c", "a.W10.c", jwt(exp="soon"), jwt(exp=True), jwt(exp=10**400), "é.é.é"]
+    "token",
+    ["", "a.b", "a.!!.c", "a.e30.c", "a.W10.c", jwt(exp="soon"), jwt(exp=True), jwt(exp=10**400), "é.é.é", NESTED],
 )
 def test_odd_tokens_have_no_known_end(token: str) -> None:
     assert term(token, 50.0).renew_at == 50.0 + UNKNOWN_LIFE_S

@@ -23,7 +23,7 @@ from ...processes.tasks import aside
 from .proxies import Proxy, ProxyRoute, ProxyRules
 from .tunnels import not_through, proxy_broke_off, proxy_down, tunnel_to
 
-# ---- A connection that changes hands: first somebody talks to a proxy over it, then its real owner takes it over.
+# ---- A connection that changes hands: first the proxy handshake uses it, then its real owner takes it over.
 #
 # Nothing that arrives in between is lost: after a TLS handshake, the other end often speaks before its new owner is
 # there.

@@ -56,7 +56,7 @@ class AppendState:
     unsent: int
     """Bytes that the system has not taken."""
     run_heard_at: float | None
-    """When the run's own connection last brought anything; None: nobody is reading it."""
+    """When the run's own connection last brought anything; None: it is not being read."""
     under_way: int
     """Bytes of all appends of the run."""
 

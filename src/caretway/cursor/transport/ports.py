@@ -54,7 +54,7 @@ class TransportLimits(Struct, frozen=True):
     """HTTP/2 only: while several runs speak at a time, nothing is read for this long after small reads that came thick.
     0: never wait."""
     idle_timeout_s: float = 240.0
-    """HTTP/2: an unused connection is kept warm for this long; whoever uses it then asks whether it lives."""
+    """HTTP/2: an unused connection is kept warm for this long; its next user then checks whether it lives."""
     http1_idle_timeout_s: float = 10.0
     """HTTP/1.1: the same. Nobody can ask there, so a connection is used again only soon after its last sign of life."""
 

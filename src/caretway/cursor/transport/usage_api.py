@@ -40,7 +40,7 @@ MAX_NUMBER: Final = 1e15
 LATEST_S: Final = 4e9
 """Times after the year 2096 are none."""
 UNLIMITED: Final = 2_147_483_647.0
-"""A limit that is none."""
+"""A null limit."""
 _MONEY: Final = ("totalSpend", "includedSpend", "bonusSpend")
 _SHARES: Final = ("autoPercentUsed", "apiPercentUsed", "totalPercentUsed")
 

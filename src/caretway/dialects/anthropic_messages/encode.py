@@ -57,20 +57,29 @@ def usage_object(
     usage: Usage | None, request: TurnRequest, characters: int, context: int | None = None
 ) -> dict[str, object]:
     """Usage under Anthropic's names. Its clients need the two totals, so a figure that was not reported is estimated
-    from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` excludes the cache."""
+    from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` excludes the cache.
+
+    It is never 0: Claude Code takes a 0 for missing, and adds the estimate of `message_start` to the cached tokens. If
+    all input is cached, one of its tokens is shown as input."""
     counted = usage or Usage()
-    read = counted.cached
-    cached = (read or 0) + (counted.cache_write_tokens or 0)
+    read, written = counted.cached, counted.cache_write_tokens
     if counted.input_tokens is not None:
         whole = counted.input_tokens
     else:
         whole = estimate_input(request) if context is None else context
+    fresh = whole - (read or 0) - (written or 0)
+    if fresh <= 0:
+        fresh = 1
+        if written:
+            written -= 1
+        elif read:
+            read -= 1
     shown: dict[str, object] = {
-        "input_tokens": max(0, whole - cached),
+        "input_tokens": fresh,
         "output_tokens": estimate_text(characters) if counted.output_tokens is None else counted.output_tokens,
     }
-    if counted.cache_write_tokens is not None:
-        shown["cache_creation_input_tokens"] = counted.cache_write_tokens
+    if written is not None:
+        shown["cache_creation_input_tokens"] = written
     if read is not None:
         shown["cache_read_input_tokens"] = read
     if counted.reasoning_tokens is not None:
