@@ -102,7 +102,7 @@ async def renew(account: Account, call: Call, clock: Callable[[], float], hint: 
     temporary."""
     broken: GatewayError | None = None
     page = 0
-    """The status of a web page, while nothing else was heard."""
+    """The status of a web page, while nothing else arrived."""
     for number, offer in enumerate(offers(account)):
         headers, body = offer.request()
         status, answer = await call("POST", offer.way.path, headers, body)

@@ -39,7 +39,7 @@ AccountSource = Callable[[], Awaitable[AccountUsage]]
 
 class AccountWatch:
     def __init__(self, source: AccountSource | None, clock: Callable[[], float] = time.time) -> None:
-        """`source` None: the backend tells nothing. `clock`: unix seconds."""
+        """`source` None: the backend reports nothing. `clock`: unix seconds."""
         self._source = source
         self._clock = clock
         self._lock = asyncio.Lock()

@@ -206,7 +206,7 @@ class OuterTurn(ABC):
         asyncio.get_running_loop().call_soon(self._hear)
 
 
-# ---- A turn whose events are all known when it begins: a failure before the start, or an answer that is told once
+# ---- A turn whose events are all known when it begins: a failure before the start, or an answer that is sent once
 # more.
 
 

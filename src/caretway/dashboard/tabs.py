@@ -23,8 +23,8 @@ from ..config import process_environment, process_home
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..processes.tasks import aside
 from ..server.exchange import Header
+from ..sessions.live import TurnView
 from ..sessions.tickets import held_by
-from ..sessions.turn_views import TurnView
 from ..usage.budgets.budget import BudgetScope, Measure
 from ..usage.budgets.verdict import Level, used, whose
 from ..usage.ledger.prices import AS_OF, SOURCE, FindPrice, age_days

@@ -108,7 +108,7 @@ def read_plan(answer: dict[str, Any]) -> PlanInfo:
 
 
 def read_on_demand_allowed(answer: dict[str, Any]) -> bool | None:
-    """From the hard limit: False when it is turned off, None when the answer tells nothing."""
+    """From the hard limit: False when it is turned off, None when the answer reports nothing."""
     if answer.get("noUsageBasedAllowed") is True:
         return False
     limit = _number(answer.get("hardLimit"))
