@@ -34,7 +34,9 @@ async def login(settings: Settings, name: str, *, browser: bool) -> int:
     from ..upstream import mcp_sign_in, open_mcp_bridge
 
     definition, remote = _remote(settings, name)
-    if remote.oauth is None or not remote.signs_in:
+    if remote.oauth is None:
+        raise CommandFailed(f"{name} has `oauth = false` in its definition", "remove it there to sign in")
+    if not remote.signs_in:
         raise CommandFailed(f"{name} uses the header Authorization of its definition", "remove it there to sign in")
     try:
         from ..mcp.oauth import SignInFailed, sign_in

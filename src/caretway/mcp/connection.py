@@ -308,8 +308,33 @@ async def _remote(
     # A proxy from the environment is for the outside world, never for this machine.
     trust_env = not is_loopback(urlsplit(reached.url).hostname or "")
 
+    async def bound(response: httpx2.Response) -> None:
+        """The SDK reads an answer that is not a stream of events whole."""
+        if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            assert isinstance(response.stream, httpx2.AsyncByteStream)
+            response.stream = Bounded(response.stream)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise httpx2.DecodingError("it sends compressed data that was not asked for", request=response.request)
+
+    class Bounded(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = limits.message_bytes
+            async for part in self._stream:
+                left -= len(part)
+                if left < 0:
+                    raise httpx2.StreamError(f"it sends more than {limits.message_bytes} bytes")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, trust_env=trust_env)
+        headers = {"accept-encoding": "identity", **(headers or {})}
+        hooks = {"response": [bound]}
+        return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, trust_env=trust_env, event_hooks=hooks)
 
     headers = dict(reached.headers)
     if transport == "sse":

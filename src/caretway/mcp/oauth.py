@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Final, Protocol
 
 import httpx2
-from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.utils import extract_resource_metadata_from_www_auth
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -28,7 +28,6 @@ from mcp.shared.auth import (
 )
 from mcp_types import LATEST_PROTOCOL_VERSION
 from msgspec.structs import replace
-from pydantic import ValidationError
 
 from .. import __version__
 from ..core.addresses import is_public
@@ -337,7 +336,7 @@ async def sign_in(definition: ServerDefinition, person: Person) -> McpSignIn | N
         return client.sign_in() if asks else None
     except SignInFailed:
         raise
-    except (OAuthFlowError, httpx2.HTTPError, ValidationError, ValueError, OverflowError) as failure:
+    except Exception as failure:  # of the SDK, of httpx, of pydantic, about whatever the server wrote
         raise SignInFailed(plain(_words(failure))) from failure
 
 

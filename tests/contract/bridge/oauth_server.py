@@ -119,11 +119,11 @@ class Accounts:
 
 
 class OAuthServer:
-    def __init__(self, accounts: Accounts, port: int) -> None:
+    def __init__(self, accounts: Accounts, port: int, path: str) -> None:
         self.accounts = accounts
         self.port = port
         self.origin = f"http://127.0.0.1:{port}"
-        self.url = f"{self.origin}/mcp"
+        self.url = f"{self.origin}/{path}"
         self.waiting = 0
         self.over = asyncio.Event()
 
@@ -175,12 +175,13 @@ async def serving(app: Any) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def oauth_server() -> AsyncIterator[OAuthServer]:
+async def oauth_server(transport: str = "http") -> AsyncIterator[OAuthServer]:
     made: list[OAuthServer] = []
 
     def app(port: int) -> Any:
-        made.append(OAuthServer(Accounts(), port))
-        return _mcp(made[0]).streamable_http_app()
+        made.append(OAuthServer(Accounts(), port, "mcp" if transport == "http" else "sse"))
+        mcp = _mcp(made[0])
+        return mcp.streamable_http_app() if transport == "http" else mcp.sse_app()
 
     async with serving(app):
         yield made[0]

@@ -155,6 +155,7 @@ HOSTILE: Final[dict[str, tuple[dict[str, Answer], str]]] = {
         {"/mcp": challenge("{0.other}/metadata")},
         "its metadata is to be at {0.other}, another server's address",
     ),
+    "metadata at an address that is none": ({"/mcp": challenge("http://[::1")}, ""),
     "metadata that names another issuer": (
         {"/.well-known/oauth-authorization-server": metadata(issuer="{0.other}")},
         "issuer mismatch",
@@ -211,6 +212,15 @@ async def test_an_honest_one_with_a_client_of_its_own() -> None:
         assert server.tokens == 1
 
 
+async def test_an_honest_one_whose_sign_in_is_elsewhere() -> None:
+    async with evil({}) as (issuer, _):
+        answers = {"/.well-known/oauth-protected-resource/mcp": resource(servers=issuer.origin)}
+        async with evil(answers) as (server, _):
+            with pytest.raises(SignInFailed, match="has just given"):
+                await sign_in(ServerDefinition("evil", Remote(server.url)), Somebody())
+            assert (issuer.tokens, server.tokens) == (1, 0)
+
+
 # ---- in use
 
 
@@ -265,6 +275,37 @@ async def test_a_renewal_that_is_refused_is_not_asked_for_again(tmp_path: Path) 
         assert (set(statuses), server.tokens, auth.state) == ({401}, 1, "refused")
 
 
+async def test_two_gateways_renew_one_sign_in_once(tmp_path: Path) -> None:
+    """And it is kept although the request that wanted it is given up."""
+    let = asyncio.Event()
+
+    async def late() -> AsyncIterator[bytes]:
+        await let.wait()
+        yield json.dumps({"access_token": f"{SECRET}-new", "token_type": "Bearer", "expires_in": 3600}).encode()
+
+    answers: dict[str, Answer] = {"/token": lambda evil: StreamingResponse(late()), "/mcp": raw("")}
+    async with evil(answers) as (server, _):
+        await used(server, tmp_path, 0, ends_at=1.0)
+        definition = ServerDefinition("evil", Remote(server.url))
+        gateways = [ServerSignIn(definition, open_sign_in(tmp_path, "file", server.url)) for _ in range(2)]
+
+        async def ask(auth: ServerSignIn) -> int:
+            async with httpx2.AsyncClient(auth=auth, trust_env=False) as http:
+                return (await http.get(server.url)).status_code
+
+        given_up, *others = [asyncio.ensure_future(ask(auth)) for auth in (gateways[0], *gateways, *gateways)]
+        while server.tokens == 0:
+            await asyncio.sleep(0.01)
+        given_up.cancel()
+        let.set()
+        assert await asyncio.gather(*others) == [200] * 4
+        assert server.tokens == 1
+        kept = await open_sign_in(tmp_path, "file", server.url).read()
+        assert kept is not None
+        assert kept.access_token == f"{SECRET}-new"
+        assert kept.tokens["refresh_token"] == f"{SECRET}-r", "it goes on where the server gives no other"
+
+
 async def test_a_renewal_that_redirects_elsewhere(tmp_path: Path) -> None:
     async with evil({"/token": redirect("/token")}) as (server, seen):
         auth, _ = await used(server, tmp_path, 1)
@@ -279,6 +320,24 @@ async def test_a_server_that_redirects_its_calls_elsewhere(tmp_path: Path) -> No
             told = await until(client, lambda mcp: bool(mcp["problems"]) and mcp["problems"][0]["state"] == "failing")
         assert f"Redirect to {server.other}/mcp not followed" in told["problems"][0]["detail"]
         assert seen == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (
+            lambda evil: StreamingResponse(_for_ever(), media_type="application/json"),
+            "it sends more than 16777216 bytes",
+        ),
+        (raw("x", content_type="application/json", content_encoding="gzip"), "compressed data that was not asked for"),
+    ],
+)
+async def test_an_answer_without_an_end(tmp_path: Path, answer: Answer, why: str) -> None:
+    async with evil({"/mcp": answer}) as (server, _):
+        servers = {"evil": {"url": server.url, "transport": "http"}}
+        async with bridged(servers, data_dir=tmp_path, mcp_retry_pause=60) as client:
+            told = await until(client, lambda mcp: bool(mcp["problems"]) and mcp["problems"][0]["state"] == "failing")
+        assert why in told["problems"][0]["detail"]
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,16 @@ async def test_call(tmp_path: Path) -> None:
         assert (told["state"], told["sign_in"], told["note"]) == ("connected", "signed in", "signed in")
 
 
+async def test_a_server_of_the_older_kind(tmp_path: Path) -> None:
+    async with oauth_server("sse") as server:
+        person = Person(tmp_path, {"notes": {"url": server.url}})
+        code, told = await person.login()
+        assert code == 0, told
+        assert "It answers, with 2 tools." in told
+        async with bridged({"notes": {"url": server.url}}, data_dir=person.data) as client:
+            assert "note: one" in (await client.chat(read("one"))).text
+
+
 async def test_a_sign_in_is_renewed_and_no_call_fails(tmp_path: Path) -> None:
     """Before its end as the server told it, and when the server ends it early; side by side, it is renewed once."""
     async with signed_in(tmp_path) as (server, person, client):
