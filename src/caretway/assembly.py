@@ -10,12 +10,13 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import replace as with_settings
 from functools import lru_cache, partial, reduce
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import __version__
 from .accounts.catalogue import ModelCatalogue
@@ -94,6 +95,9 @@ log = logging.getLogger(__name__)
 
 LONGEST_LOOK_S: Final = 1.0
 """How long to wait between two checks for overdue connections."""
+MAX_STORE_BYTES: Final = 256 * 2**20
+"""Of the conversations, and of the responses that clients can ask for again."""
+MAX_LEDGER_BYTES: Final = 64 * 2**20
 
 
 # ---- who may come in
@@ -179,7 +183,7 @@ async def open_services(
     stack.push_async_callback(store.aclose)
     responses = ResponseFile(
         settings.data_dir / "responses.sqlite",
-        max_bytes=settings.store_max_bytes,
+        max_bytes=MAX_STORE_BYTES,
         max_age_s=settings.store_max_age,
         clock=time.time,
     )
@@ -231,7 +235,7 @@ def _open_conversations(settings: Settings, stack: AsyncExitStack) -> WriteBehin
     open_store = partial(
         SqliteStore,
         settings.data_dir / "conversations.sqlite",
-        max_bytes=settings.store_max_bytes,
+        max_bytes=MAX_STORE_BYTES,
         max_age_s=settings.store_max_age,
         clock=time.time,
     )
@@ -247,7 +251,7 @@ def _open_ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
     ledger = Ledger(
         settings.data_dir / LEDGER_FILE,
         max_age_s=settings.ledger_max_age,
-        max_bytes=settings.ledger_max_bytes,
+        max_bytes=MAX_LEDGER_BYTES,
         stand_ins=stand_ins(settings),
     )
     stack.push_async_callback(asyncio.to_thread, ledger.close)
@@ -397,8 +401,7 @@ def _cuts(settings: Settings) -> tuple[StageFactory, ...]:
 def _images(settings: Settings) -> ImageFetcher | None:
     if settings.fetch_images == "off":
         return None
-    scope, timeout, size = settings.fetch_images, settings.fetch_images_timeout, settings.fetch_images_bytes
-    return ImageFetcher(scope, timeout, size, dialler(settings))
+    return ImageFetcher(settings.fetch_images, dialler(settings))
 
 
 def open_tenant(
@@ -446,7 +449,6 @@ def open_tenant(
             parked_timeout=settings.parked_timeout,
             max_parked=settings.max_parked,
             disconnect_grace=settings.disconnect_grace,
-            max_answer_bytes=settings.max_answer_bytes,
             arguments=settings.tool_arguments,
             scope=scope,
         ),
@@ -481,7 +483,7 @@ def open_tenant(
             backend=backend.name,
             pace=pace,
             images=_images(settings),
-            shape=shape_limits(settings),
+            shape=ShapeLimits(),
             content=services.traced_content,
             find_key=services.keys.named,
             hear=None if passing else services.content.hear,
@@ -508,7 +510,7 @@ def tenant_per_key(
     @asynccontextmanager
     async def open_for(key: str) -> AsyncIterator[Tenant]:
         async with AsyncExitStack() as own:
-            opened = open_tenant(replace(bare, api_key=key), services, own, beside=first.backend)
+            opened = open_tenant(with_settings(bare, api_key=key), services, own, beside=first.backend)
             await opened.backend.models()  # a key that Cursor does not accept gets no tenant
             yield opened.tenant
 
@@ -558,7 +560,7 @@ def build_application(
         metrics=services.metrics,
         observer=services.observer,
         backend=backend,
-        shape=shape_limits(settings),
+        shape=ShapeLimits(),
         max_concurrent=settings.max_concurrent,
         more=() if page is None else page_routes(page),
         page=None if page is None else page.files,
@@ -583,21 +585,16 @@ def build_server(
         elsewhere=None if cluster is None else cluster.hops,
         shared=None if cluster is None else cluster.limits,
     )
-    limits = ConnectionLimits(
-        connections=connections_that_fit(settings.max_connections),
-        head_bytes=settings.max_header_bytes,
-        headers=settings.max_headers,
-        head_timeout=settings.header_timeout,
-        drain_timeout=settings.body_idle_timeout,
-        send_timeout=settings.send_timeout,
-        look_every=look_every(settings),
-    )
-    return Server(layer, limits, Bodies(_body_limits(settings)), _tls(settings))
+    limits = ConnectionLimits(connections=connections_that_fit(settings.max_connections))
+    bodies = BodyLimits(size=settings.max_body_bytes)
+    bodies = replace(bodies, in_all=max(bodies.in_all, bodies.size))
+    limits = replace(limits, look_every=look_every(settings, limits, bodies))
+    return Server(layer, limits, Bodies(bodies), _tls(settings))
 
 
-def look_every(settings: Settings) -> float:
+def look_every(settings: Settings, connection: ConnectionLimits, body: BodyLimits) -> float:
     """Often enough for the shortest of the limits to mean something."""
-    requests = (settings.header_timeout, settings.body_idle_timeout, settings.body_timeout, settings.send_timeout)
+    requests = (connection.head_timeout, connection.send_timeout, body.idle, body.total)
     answers = (settings.keep_alive, settings.first_event_patience, settings.response_timeout)
     return min(LONGEST_LOOK_S, min(*requests, *answers) / 8)
 
@@ -606,21 +603,3 @@ def _tls(settings: Settings) -> TlsContext | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return tls_context(str(settings.tls_cert), str(settings.tls_key))
-
-
-def _body_limits(settings: Settings) -> BodyLimits:
-    return BodyLimits(
-        size=settings.max_body_bytes,
-        in_all=max(settings.max_buffered_bytes, settings.max_body_bytes),
-        idle=settings.body_idle_timeout,
-        total=settings.body_timeout,
-    )
-
-
-def shape_limits(settings: Settings) -> ShapeLimits:
-    return ShapeLimits(
-        depth=settings.max_json_depth,
-        messages=settings.max_messages,
-        values=settings.max_json_values,
-        text=settings.max_text_bytes,
-    )

@@ -87,9 +87,7 @@ def _open(settings: Settings, url: str) -> AutoTransport:
 
 
 def transport_limits(settings: Settings) -> TransportLimits:
-    return TransportLimits(
-        call_timeout_s=settings.call_timeout, max_frame_bytes=settings.max_frame_bytes, gather_s=settings.gather
-    )
+    return TransportLimits(call_timeout_s=settings.call_timeout)
 
 
 def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace | None":
@@ -103,7 +101,6 @@ def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace |
         side,
         hidden=secrets_in(settings),
         content=settings.trace_content,
-        max_bytes=settings.trace_max_bytes,
     )
     stack.callback(trace.close)
     return trace
@@ -338,39 +335,36 @@ def client_version(settings: Settings) -> str:
 
 
 def _setup(settings: Settings, name: str) -> AgentSetup:
+    quirks = settings.agent_quirks
     return AgentSetup(
         name=name,
         standing=standing_of(settings, name),
         identity=Identity(
-            client_type=settings.agent_client_type,
+            client_type=quirks.client_type,
             client_version=client_version(settings),
             ghost_mode=settings.agent_ghost_mode,
-            time_zone=settings.agent_timezone,
-            checksum=settings.agent_checksum,
+            time_zone=quirks.time_zone,
+            checksum=quirks.checksum,
         ),
         limits=ConversationLimits(
-            max_message_bytes=settings.max_frame_bytes // 16 * 15,
-            client_heartbeat=settings.client_heartbeat,
-            exec_heartbeat=settings.exec_heartbeat,
             silence=settings.silence_timeout,
             progress=settings.progress_timeout,
-            tool_progress=settings.tool_progress_timeout,
-            sibling_quiet=settings.sibling_quiet,
-            sibling_cap=settings.sibling_cap,
+            sibling_quiet=quirks.sibling_quiet,
+            sibling_cap=quirks.sibling_cap,
             retries=settings.agent_retries,
         ),
         surroundings=RunContext(
             os_version=platform.system().lower(),
-            time_zone=settings.agent_timezone,
-            system_delivery=settings.system_delivery,
-            history_carrier=settings.history_carrier,
-            replay_action=settings.replay_action,
-            replay_tool_names=settings.replay_tool_names,
+            time_zone=quirks.time_zone,
+            system_delivery=quirks.system,
+            history_carrier=quirks.history,
+            replay_action=quirks.replay,
+            replay_tool_names=quirks.names,
             web=settings.web_search == "cursor",
         ),
         buffer_bytes=settings.stream_buffer_bytes,
-        model_shape=settings.agent_model_shape,
-        check_limits=settings.agent_check_limits,
+        model_shape=quirks.model,
+        check_limits=quirks.limits,
         web_search=settings.web_search,
         account=subject,
         tools=tool_policy(
@@ -378,10 +372,8 @@ def _setup(settings: Settings, name: str) -> AgentSetup:
                 settings.local_tools,
                 settings.workspace,
                 settings.workspaces,
-                settings.local_shell_timeout,
-                settings.local_output_bytes,
                 process_environment(),
-                guard_settings(settings),
+                guard=guard_settings(settings),
             )
         ),
     )
@@ -443,16 +435,14 @@ def _sdk(settings: Settings, beside: Backend | None) -> Backend:
             api_key=_sdk_key(settings),
             bridge=BridgeSetup(
                 command=command,
-                start_timeout=settings.sdk_start_timeout,
                 call_timeout=settings.call_timeout,
-                memory_limit=settings.sdk_memory_limit,
-                idle_timeout=None if settings.warm else settings.sdk_idle_timeout,
-                frame_bytes=settings.max_frame_bytes // 3 * 4 + 65536,
+                stops_idle=not settings.warm,
+                frame_bytes=transport_limits(settings).max_frame_bytes // 3 * 4 + 65536,
             ),
             agent=replace(
                 agent, surroundings=replace(agent.surroundings, system_delivery="rule", history_carrier="root")
             ),
-            custom_system=settings.sdk_system_delivery == "custom",
+            custom_system=settings.agent_quirks.sdk_system == "custom",
         ),
         beside if isinstance(beside, CursorSdkBackend) else None,
     )
@@ -494,24 +484,19 @@ def _cli(settings: Settings) -> Backend:
             data_dir=settings.data_dir.absolute(),
             version=__version__,
             transport=settings.cli_transport,
-            tools=settings.cli_tools,
-            mode=settings.cli_mode,
-            force=settings.cli_force,
+            tools=settings.agent_quirks.cli_tools,
+            mode="agent" if settings.cli_mode == "force" else settings.cli_mode,
+            force=settings.cli_mode == "force",
             showing=settings.cli_tool_events,
             workspace=settings.workspace,
             workspaces=settings.workspaces,
             api_key=settings.api_key,
-            aliases=settings.cli_aliases,
             limits=CliLimits(
                 processes=settings.cli_max_processes,
                 queue=settings.cli_queue,
-                line_bytes=settings.cli_max_line_bytes,
                 buffer_bytes=settings.stream_buffer_bytes,
-                exit_grace=settings.cli_exit_grace,
                 progress=settings.progress_timeout,
-                tool_progress=settings.tool_progress_timeout,
                 call=settings.call_timeout,
-                idle=settings.cli_idle_timeout,
                 auth_check=settings.auth_check_timeout / 1000,
             ),
             guard=guard_settings(settings),
@@ -570,10 +555,7 @@ def mcp_bridge(settings: Settings, only: str = "", *, remote: bool = False) -> "
     limits = BridgeLimits(
         connect_timeout=settings.mcp_connect_timeout,
         call_timeout=settings.mcp_call_timeout,
-        result_bytes=settings.mcp_result_bytes,
-        max_tools=settings.mcp_max_tools,
         start_wait=settings.mcp_start_wait,
-        first_pause=settings.mcp_retry_pause,
     )
     children: set[Child] = set()
     connect = connector(process_environment(), limits, children, lambda url: mcp_sign_in(settings, url))

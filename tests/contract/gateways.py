@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from bounds import bounded
 from caretway.config import Settings
 from caretway.gateway import Gateway
 from caretway_sim import Simulator
@@ -155,9 +156,9 @@ async def gateway_to(
         "agent_transport": transport,
         "access_token": "test-token",
     }
-    with TemporaryDirectory() as data_dir:
+    with TemporaryDirectory() as data_dir, bounded(settings) as mine:
         async with (
-            Gateway(Settings(**{"data_dir": Path(data_dir)} | known | settings)) as running,
+            Gateway(Settings(**{"data_dir": Path(data_dir)} | known | mine)) as running,
             httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False, verify=False) as http,
         ):
             yield Client(running, simulator, http)

@@ -166,7 +166,7 @@ async def test_s5_a_bare_refusal_of_the_legacy_call(transport: str, stream: bool
         answer = await client.chat("sim: fail bare", model=MODEL, stream=stream)
         message = told(answer, 403, "refused_without_reason")
         assert message.index("region") < message.index("client version") < message.index("plan")
-        assert "--agent-model-shape" not in message and "schema" not in message
+        assert "--agent-quirks" not in message and "schema" not in message
 
 
 async def test_s5_a_bare_refusal_in_the_middle_of_an_answer(transport: str) -> None:
@@ -369,7 +369,7 @@ async def test_l4_a_conversation_that_grew_past_the_limit_is_replayed(transport:
 
 
 async def test_l2_l3_l4_without_the_check_cursor_refuses_and_the_limits_are_named(transport: str) -> None:
-    async with gateway(transport, manners=LIVE, agent_check_limits=False) as client:
+    async with gateway(transport, manners=LIVE, agent_quirks={"limits": False}) as client:
         asked: list[tuple[str | list[dict[str, Any]], list[dict[str, Any]]]] = [
             ("sim: say hi", [tool(f"tool_{number}") for number in range(331)]),
             ("sim: say hi\n" + "a" * MIB, []),

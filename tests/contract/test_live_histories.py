@@ -50,7 +50,7 @@ async def test_r4_r14_ids_of_other_makers(live: Client, call: str, model: str) -
 
 async def test_r14_composer_answers_nothing_to_a_bare_resume(transport: str) -> None:
     history = [user(SCRIPT), called("a"), answered("a")]
-    async with gateway(transport, manners=replace(LIVE, lingers_ms=0), replay_action="resume") as client:
+    async with gateway(transport, manners=replace(LIVE, lingers_ms=0), agent_quirks={"replay": "resume"}) as client:
         slow = await client.chat(history, tools=TOOLS, model="composer-2.5@fast=false")
         assert (await client.chat(history, tools=TOOLS, model="sim-auto")).text == "VALUE"
     async with gateway(transport, manners=replace(LIVE, lingers_ms=0)) as client:
@@ -108,7 +108,7 @@ async def test_i1_pictures_of_results(live: Client) -> None:
 async def test_r13_names_of_tools_in_a_replay(transport: str, names: str) -> None:
     """Both are taken; the model finds its own call and goes on from the result."""
     manners = replace(LIVE, lingers_ms=0)
-    async with gateway(transport, manners=manners, replay_tool_names=names) as client:
+    async with gateway(transport, manners=manners, agent_quirks={"names": names}) as client:
         answer = await client.chat([user(SCRIPT), called("a"), answered("a")], tools=TOOLS, model="gpt-5.4")
         assert (answer.text, answer.session) == ("VALUE", "replayed")
 

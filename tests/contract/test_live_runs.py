@@ -66,7 +66,10 @@ async def test_r3_ids_with_a_newline_stay_inside(transport: str, stream: bool) -
 async def test_r6_an_announced_number_of_calls_ends_a_step(transport: str) -> None:
     """Nothing else would: the silence that ends a step takes longer here than the test may."""
     announced = replace(SWIFT, lists_calls=True)
-    async with asyncio.timeout(60), gateway(transport, manners=announced, sibling_quiet=40, sibling_cap=40) as client:
+    async with (
+        asyncio.timeout(60),
+        gateway(transport, manners=announced, agent_quirks={"sibling_quiet": 40, "sibling_cap": 40}) as client,
+    ):
         answer = await client.chat('sim: call lookup {"key": "a"} & other {}', tools=TOOLS)
         assert len(answer.calls) == 2
 
@@ -119,7 +122,7 @@ async def test_r10_a_checkpoint_that_is_too_large_is_not_kept(transport: str) ->
 @pytest.mark.parametrize("delivery", ["rule", "message"])
 async def test_r11_instructions_reach_the_model_in_every_way(transport: str, delivery: str) -> None:
     system = {"role": "system", "content": "Speak like a pirate."}
-    async with gateway(transport, manners=SWIFT, system_delivery=delivery) as client:
+    async with gateway(transport, manners=SWIFT, agent_quirks={"system": delivery}) as client:
         first = await client.chat([system, user("sim: instructions")])
         assert "Speak like a pirate." in first.text
         talk = [system, user("sim: instructions"), first.message, user("sim: instructions")]
@@ -175,7 +178,7 @@ async def test_r25_nothing_is_told_of_the_machine_but_its_platform(transport: st
         told = json.loads((await client.chat(ask)).text.partition("env ")[2])
         assert set(told) <= {"os_version"}
         assert re.fullmatch(r"[a-z]+", told["os_version"]), "no version of a kernel"
-    async with gateway(transport, manners=SWIFT, agent_timezone="Europe/Oslo") as client:
+    async with gateway(transport, manners=SWIFT, agent_quirks={"time_zone": "Europe/Oslo"}) as client:
         told = json.loads((await client.chat(ask)).text.partition("env ")[2])
         assert told["time_zone"] == "Europe/Oslo"
 

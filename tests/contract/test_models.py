@@ -335,7 +335,7 @@ async def test_m4_without_base_models_a_flat_id_is_never_asked_for_as_a_base_mod
 
 
 async def test_m4_what_nobody_answers_in_any_shape_is_an_empty_answer(transport: str) -> None:
-    async with cursor(transport, agent_model_shape="requested") as client:
+    async with cursor(transport, agent_quirks={"model": "requested"}) as client:
         empty = await client.chat("sim: say hello", model="gpt-5.4-high")
         assert (empty.status, empty.text, shapes(client)) == (200, "", ["requested"])
 
@@ -354,7 +354,7 @@ async def test_u5_the_usage_is_asked_for_before_a_bare_refusal_is_taken_for_a_ma
 
 async def test_m4_every_shape_can_be_chosen(transport: str) -> None:
     for shape in ("base", "details", "both"):
-        async with cursor(transport, agent_model_shape=shape) as client:
+        async with cursor(transport, agent_quirks={"model": shape}) as client:
             assert (await client.chat("sim: say hello", model="gpt-5.4-high")).text == "hello"
             assert shapes(client) == [shape]
 

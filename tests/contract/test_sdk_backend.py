@@ -22,6 +22,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
+from bounds import bounded
 from caretway import upstream
 from caretway.accounts.account import Account
 from caretway.backends.sdk.backend import CursorSdkBackend
@@ -64,9 +65,10 @@ async def sdk_and_simulator(
     async with closing_simulator(Simulator(manners=manners, prefer=prefer)) as (simulator, port):
         known: dict[str, Any] = {"backend": "sdk", "api_key": "key", "data_dir": data_dir}
         known["agent_url"] = f"http://127.0.0.1:{port}"
-        async with open_backend(Settings(**known | settings)) as backend:
-            assert isinstance(backend, CursorSdkBackend)
-            yield backend, simulator
+        with bounded(settings) as mine:
+            async with open_backend(Settings(**known | mine)) as backend:
+                assert isinstance(backend, CursorSdkBackend)
+                yield backend, simulator
 
 
 @asynccontextmanager
@@ -199,7 +201,7 @@ def _address(process: "subprocess.Popen[str]") -> str:
 @LONG
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's memory in /proc")
 async def test_a_large_bridge_is_replaced_between_turns(tmp_path: Path) -> None:
-    async with sdk(tmp_path, sdk_memory_limit="64 MiB") as backend:  # less than any bridge has
+    async with sdk(tmp_path, sdk_memory_limit=64 * 2**20) as backend:  # less than any bridge has
         parked = await backend.start(ask(CALL, tools=TOOLS))
         (call,) = fold(await response(parked)).calls
         first = bridge_of(backend)

@@ -43,7 +43,7 @@ ODD: Final = {
     "a checkpoint that is too large": pack(checkpoint(root_prompt_messages_json=[bytes(2 * MIB)])),
     "a delta that is too large as JSON": pack(text("\x01" * (MIB // 2))),
 }
-LIMIT: Final = "1MiB"
+LIMIT: Final = 2**20
 
 
 def halve(monkeypatch: pytest.MonkeyPatch, word: bytes) -> None:

@@ -25,7 +25,12 @@ HELLO: Final[dict[str, Any]] = {"model": "sim-auto", "messages": [{"role": "user
 async def open_door() -> AsyncIterator[Client]:
     """A gateway without a key, and with little patience."""
     async with gateway(
-        header_timeout=0.3, body_idle_timeout=0.3, body_timeout=1.0, send_timeout=0.5, disconnect_grace=0
+        header_timeout=0.3,
+        body_idle_timeout=0.3,
+        drain_timeout=0.3,
+        body_timeout=1.0,
+        send_timeout=0.5,
+        disconnect_grace=0,
     ) as client:
         yield client
 

@@ -214,7 +214,7 @@ async def test_l2_more_tools_than_cursor_takes(live: Client, count: int, size: i
 async def test_l2_as_many_as_cursor_takes(live: Client) -> None:
     tools = [function(ToolSpec(f"t{number}", "d" * 200)) for number in range(330)]
     assert (await live.chat("sim: say hi", tools=tools)).text == "hi"
-    async with gateway(manners=replace(LIVE, limits=False, lingers_ms=0), agent_check_limits=False) as patient:
+    async with gateway(manners=replace(LIVE, limits=False, lingers_ms=0), agent_quirks={"limits": False}) as patient:
         more = [*tools, function(ToolSpec("one-more"))]
         assert (await patient.chat("sim: say hi", tools=more)).text == "hi"
 

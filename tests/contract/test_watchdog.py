@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 from caretway.config import Settings
+from caretway.config.quirks import Quirks
 from caretway.gateway import Gateway
 from contract.hostile.metered import keep_content
 from contract.hostile.requests import CHAT, COUNT, MESSAGES, QUICK, RESPONSES, Hostile, corpus, talk
@@ -48,7 +49,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[str]:
             agent_url=f"http://127.0.0.1:{port}",
             access_token="token",
             data_dir=tmp_path,
-            agent_check_limits=False,  # what is refused at once costs nothing
+            agent_quirks=Quirks(limits=False),  # what is refused at once costs nothing
         )
         async with Gateway(settings) as running:
             async with httpx.AsyncClient(base_url=running.base_url, trust_env=False, verify=False) as http:

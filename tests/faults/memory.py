@@ -266,7 +266,7 @@ def _backend(wire: Wire) -> AgentBackend:
         limits=ConversationLimits(),
         surroundings=RunContext(),
         buffer_bytes=1 << 20,
-        tools=tool_policy(LocalSetup("off", None, (), 1.0, 1000, {})),
+        tools=tool_policy(LocalSetup("off", None, (), {}, 1.0, 1000)),
     )
     return AgentBackend(setup, wire, FixedToken("token"), lambda: 0.0)
 

@@ -71,8 +71,9 @@ async def bench(transport: str, dialect: str) -> AsyncIterator[Bench]:
         proxy = Proxy(await simulator.listen("127.0.0.1", 0))
         try:
             port = await proxy.listen()
-            settings = {"sibling_quiet": 0.02, "silence_timeout": 5.0, "client_heartbeat": 1.0, "exec_heartbeat": 1.0}
-            async with gateway_to(simulator, port, transport, **settings) as client:
+            settings = {"silence_timeout": 5.0, "client_heartbeat": 1.0, "exec_heartbeat": 1.0}
+            quirks = {"sibling_quiet": 0.02}
+            async with gateway_to(simulator, port, transport, agent_quirks=quirks, **settings) as client:
                 lines = Lines(int(client.gateway.base_url.rpartition(":")[2]))
                 yield Bench(proxy, lines, dialect)
                 lines.close()

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from caretway.assembly import access_rules, key_book, look_every, shape_limits
+from caretway.assembly import access_rules, key_book, look_every
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.server.access import Access, is_key
+from caretway.server.body import BodyLimits
+from caretway.server.limits import ConnectionLimits
 
 KEY, OTHER = "k" * 32, "o" * 32
 
@@ -38,14 +40,12 @@ def test_tls_needs_both_files(tmp_path: Path, given: str, missing: str) -> None:
     assert missing in str(refused.value)
 
 
-def test_the_shape_of_a_body(tmp_path: Path) -> None:
-    given = {"max_json_depth": 9, "max_messages": 8, "max_json_values": 2000, "max_text_bytes": 2**20}
-    shape = shape_limits(settings(tmp_path, **given))
-    assert (shape.depth, shape.messages, shape.values, shape.text) == (9, 8, 2000, 2**20)
+LOOKS = [(120.0, {}, 1.0), (4.0, {}, 0.5), (120.0, {"keep_alive": 2.0}, 0.25)]
 
 
-@pytest.mark.parametrize(("given", "look"), [({}, 1.0), ({"send_timeout": 4.0}, 0.5), ({"keep_alive": 2.0}, 0.25)])
+@pytest.mark.parametrize(("send", "given", "look"), LOOKS)
 def test_the_server_looks_often_enough_for_its_shortest_limit(
-    tmp_path: Path, given: dict[str, Any], look: float
+    tmp_path: Path, send: float, given: dict[str, Any], look: float
 ) -> None:
-    assert look_every(settings(tmp_path, **given)) == pytest.approx(look)
+    limits = ConnectionLimits(send_timeout=send)
+    assert look_every(settings(tmp_path, **given), limits, BodyLimits()) == pytest.approx(look)

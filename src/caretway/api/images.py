@@ -27,6 +27,9 @@ from ..processes.tasks import aside
 P = TypeVar("P", bound=asyncio.Protocol)
 
 MAX_IMAGES: Final = 32
+TIMEOUT_S: Final = 10.0
+"""For one image in all."""
+MAX_BYTES: Final = 20 * 2**20
 _FETCHED: Final = ("http://", "https://")
 MAX_REDIRECTS: Final = 3
 MAX_IN_ALL: Final = 32 * 2**20
@@ -84,7 +87,13 @@ class Fetched(Struct):
 
 
 class ImageFetcher:
-    def __init__(self, scope: Literal["public", "any"], timeout: float, max_bytes: int, connector: Connector) -> None:
+    def __init__(
+        self,
+        scope: Literal["public", "any"],
+        connector: Connector,
+        timeout: float = TIMEOUT_S,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
         self._scope = scope
         self._timeout = timeout
         self._max_bytes = max_bytes

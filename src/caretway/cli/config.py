@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from msgspec.structs import asdict
+
 from ..config import ADVANCED, GROUPS, SETTINGS, Setting, Settings
+from ..config.quirks import QUIRKS, Quirks, shown_values
 from .config_file import ACTIONS, act
 from .flags import add_setting_flags, given, settings_from
 from .process import remark, say
@@ -138,6 +141,8 @@ def _plain(setting: Setting, value: object) -> object:
         return str(value)
     if isinstance(value, tuple):
         return [str(item) for item in value]
+    if isinstance(value, Quirks):
+        return shown_values(value)
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -164,7 +169,7 @@ workspaces = ["~/src/one", "~/src/two"]
 fast = "some-model-id"
 
 [advanced]
-stream_buffer_bytes = "4MiB"
+agent_quirks = { system = "message" }
 ```
 
 Few people need the settings of the last section. `--help` does not show them, and in the file they belong in the table
@@ -184,6 +189,7 @@ def reference() -> str:
     for title in (*GROUPS, ADVANCED):
         members = [setting for setting in SETTINGS if setting.section == title]
         parts.append(f"## {title[0].upper()}{title[1:]}\n\n" + "\n".join(_markdown_table(members)))
+    parts.append(_ABOUT_QUIRKS + "\n".join(_quirk_table()))
     return "\n\n".join(parts)
 
 
@@ -199,6 +205,25 @@ def _markdown_table(members: Iterable[Setting]) -> list[str]:
             setting.help,
         )
         lines.append("| " + " | ".join([cell.replace("|", "\\|") for cell in cells]) + " |")
+    return lines
+
+
+_ABOUT_QUIRKS: Final = """\
+### Quirks
+
+What `agent_quirks` can override, as in `--agent-quirks system=message,history=typed`. A wrong value is not refused: an
+instruction is ignored or a history is not seen. Set what `caretway prove` prints.
+
+"""
+
+
+def _quirk_table() -> list[str]:
+    lines = ["| name | default | values | what it does |", "|---|---|---|---|"]
+    usual = asdict(Quirks())
+    for name, quirk in QUIRKS.items():
+        shown = quirk.kind.show(usual[name])
+        values = " ".join(f"`{value}`" for value in quirk.kind.choices) or quirk.kind.expected.partition(": ")[0]
+        lines.append(f"| `{name}` | {f'`{shown}`' if shown else 'none'} | {values} | {quirk.help} |")
     return lines
 
 

@@ -292,7 +292,7 @@ def check_identity(settings: Settings) -> Finding:
     """Only a run shows whether Cursor takes it, and this sends none."""
     from ..upstream import client_version
 
-    told = f"{settings.agent_client_type}, version {client_version(settings)}"
+    told = f"{settings.agent_quirks.client_type}, version {client_version(settings)}"
     if settings.agent_client_version:
         return Finding("identity", True, f"{told} ({settings.origin('agent_client_version')})")
     return Finding(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from .. import __version__
 from ..config import Settings, hosts
 from ..config.data_dir import close_data_dir
+from ..config.quirks import shown_values
 from ..storage.private_file import write_file
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
@@ -179,7 +180,14 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
         start_gateway = partial(gateway_process, given(arguments) | {"backend": settings.backend})
-        desk = Desk(partial(open_bench, settings), bench, roles, start_gateway, arguments.other_version)
+        desk = Desk(
+            partial(open_bench, settings),
+            bench,
+            roles,
+            start_gateway,
+            arguments.other_version,
+            shown_values(settings.agent_quirks),
+        )
         began = time.monotonic()
         verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
         receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)

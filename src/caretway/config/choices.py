@@ -1,10 +1,8 @@
-"""The words that settings with a choice can take, the groups of settings, and the built-in model aliases for
-cursor-agent. Values only.
+"""The words that settings with a choice can take, and the groups of settings. Values only.
 
 Rows of the table (settings.py) refer to these; what a word means is known where the setting is used.
 """
 
-from collections.abc import Mapping
 from typing import Final, Literal
 
 SERVER: Final = "server"
@@ -24,14 +22,8 @@ NoProgressRule = Literal["warn", "stop", "off"]
 ToolArguments = Literal["note", "refuse"]
 ThinkingName = Literal["visible", "hide", "inline"]
 PromptStyle = Literal["tags", "transcript"]
-SystemDelivery = Literal["rule", "message"]
-HistoryCarrier = Literal["root", "typed"]
-ReplayAction = Literal["message", "resume"]
-ReplayToolNames = Literal["plain", "prefixed"]
-SdkSystemDelivery = Literal["custom", "message"]
 CliTransport = Literal["auto", "acp", "print"]
-CliTools = Literal["auto", "text"]
-CliMode = Literal["ask", "plan", "agent"]
+CliMode = Literal["ask", "plan", "agent", "force"]
 CliToolEvents = Literal["hidden", "reasoning", "tool_calls"]
 LocalTools = Literal["read-only", "all", "off"]
 WebSearchBy = Literal["off", "client", "cursor"]
@@ -39,12 +31,6 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
 AuthMode = Literal["own", "passthrough"]
 TokenStore = Literal["file", "keyring"]
-ModelShapeName = Literal["auto", "base", "details", "both", "requested"]
 ImageScope = Literal["off", "public", "any"]
 McpOffer = Literal["always", "ask", "never"]
 McpActivity = Literal["hidden", "note", "reasoning"]
-
-CLI_ALIASES: Final[Mapping[str, str]] = dict.fromkeys(
-    ("gpt-4", "gpt-4o", "gpt-3.5-turbo", "claude-sonnet-4-5", "claude-opus-4-5", "claude-3-5-sonnet"), "auto"
-)
-"""Names that clients have built in. If Cursor has a model of that name, that model is used."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from .settings import Settings
 
+CURSOR_SITE: Final = "https://cursor.com"
 CURSOR_API: Final = "https://api2.cursor.sh"
 CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 
@@ -37,7 +38,7 @@ def hosts(settings: Settings) -> Hosts:
     short = settings.origin("agent_url") != "default"
     api = settings.api_url or settings.agent_url
     stand_in = api != CURSOR_API
-    login = api if stand_in and settings.origin("login_url") == "default" else settings.login_url
+    login = api if stand_in else CURSOR_SITE
     run = settings.run_url or (settings.agent_url if short else api)
     return Hosts(login, api, run, stand_in=stand_in, run_fixed=run != api)
 

@@ -109,9 +109,38 @@ def _maker(item: Field[Any]) -> Callable[[], object]:
     return lambda: item.default
 
 
+_FIXED: Final = "it is fixed now; delete it"
+_QUIRKS: Final = {
+    "system_delivery": "system",
+    "sdk_system_delivery": "sdk_system",
+    "history_carrier": "history",
+    "replay_action": "replay",
+    "replay_tool_names": "names",
+    "agent_model_shape": "model",
+    "agent_check_limits": "limits",
+    "sibling_quiet": "sibling_quiet",
+    "sibling_cap": "sibling_cap",
+    "agent_client_type": "client_type",
+    "agent_timezone": "time_zone",
+    "agent_checksum": "checksum",
+    "cli_tools": "cli_tools",
+}
+_NOW_FIXED: Final = (
+    *("trace_max_bytes", "fetch_images_timeout", "fetch_images_bytes", "sdk_start_timeout", "sdk_memory_limit"),
+    *("sdk_idle_timeout", "mcp_retry_pause", "mcp_max_tools", "mcp_result_bytes", "cli_exit_grace", "cli_idle_timeout"),
+    *("cli_max_line_bytes", "gather", "client_heartbeat", "exec_heartbeat", "max_frame_bytes", "max_header_bytes"),
+    *("max_headers", "max_json_values", "max_json_depth", "max_buffered_bytes", "max_messages", "max_text_bytes"),
+    *("max_answer_bytes", "header_timeout", "body_idle_timeout", "body_timeout", "send_timeout", "store_max_bytes"),
+    *("ledger_max_bytes", "local_shell_timeout", "local_output_bytes", "tool_progress_timeout"),
+)
 REMOVED: Final = {
     "update_check": "the gateway no longer looks for newer versions; delete it",
     "update_index": "the gateway no longer looks for newer versions; delete it",
+    "login_url": "the login follows agent_url and api_url; delete it",
+    "cli_aliases": "write them into model_aliases",
+    "cli_force": 'write cli_mode = "force"',
+    **{old: f"it is `{new}` in agent_quirks now" for old, new in _QUIRKS.items()},
+    **dict.fromkeys(_NOW_FIXED, _FIXED),
 }
 """Settings of earlier releases, and what replaces them."""
 

@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final, get_args
 
 from .choices import (
-    CLI_ALIASES,
     CLUSTER,
     CURSOR,
     LIMITS,
@@ -25,9 +24,7 @@ from .choices import (
     BackendName,
     CliMode,
     CliToolEvents,
-    CliTools,
     CliTransport,
-    HistoryCarrier,
     ImageScope,
     LocalTools,
     LogFormat,
@@ -35,14 +32,9 @@ from .choices import (
     MaxTokens,
     McpActivity,
     McpOffer,
-    ModelShapeName,
     NoProgressRule,
     PromptStyle,
-    ReplayAction,
-    ReplayToolNames,
-    SdkSystemDelivery,
     SessionName,
-    SystemDelivery,
     ThinkingName,
     TokenStore,
     ToolArguments,
@@ -72,6 +64,7 @@ from .kinds import (
     size,
 )
 from .places import process_data_directory
+from .quirks import AGENT_QUIRKS, Quirks
 from .row import ConfigError, Setting, declared, hint, rows
 
 _server, _cursor = partial(declared, SERVER), partial(declared, CURSOR)
@@ -161,9 +154,6 @@ class Settings:
     trace_content: bool = field(
         default=False, metadata=_server(SWITCH, "Also record prompts and answers; keys and tokens are still left out.")
     )
-    trace_max_bytes: int = field(
-        default=64 * 2**20, metadata=_server(_BUFFER, "Stop a recording at this size.", advanced=True)
-    )
     keep_alive: float = field(
         default=10.0, metadata=_server(_TIME, "Send a keep-alive to a streaming client after this much silence.")
     )
@@ -177,12 +167,6 @@ class Settings:
             choice(get_args(ImageScope)),
             "Fetch images that a request names by URL: never, from public addresses, or from any address.",
         ),
-    )
-    fetch_images_timeout: float = field(
-        default=10.0, metadata=_server(_TIME, "Total time limit for fetching one image.", advanced=True)
-    )
-    fetch_images_bytes: int = field(
-        default=20 * 2**20, metadata=_server(_BUFFER, "Largest image that is fetched for a request.")
     )
     shutdown_grace: float = field(
         default=5.0, metadata=_server(_GRACE, "How long running responses may continue after a request to stop.")
@@ -228,13 +212,6 @@ class Settings:
             "Where `caretway login` keeps the sign-in: a file in data_dir, or the system's keyring (extra keyring).",
         ),
     )
-    login_url: str = field(
-        default="https://cursor.com",
-        metadata=_cursor(
-            URL,
-            "Web site that `caretway login` opens. The default follows api_url and agent_url when they are set.",
-        ),
-    )
     agent_bin: str = field(
         default="",
         metadata=_cursor(
@@ -257,37 +234,20 @@ class Settings:
             "How to run cursor-agent: keep it running (acp), or start it per request (print); auto prefers acp.",
         ),
     )
-    cli_tools: CliTools = field(
-        default="auto",
-        metadata=_cursor(
-            choice(get_args(CliTools)),
-            "How cursor-agent gets a client's tools: as its own where it takes them (auto), or always as text.",
-        ),
-    )
     cli_mode: CliMode = field(
         default="ask",
         metadata=_cursor(
             choice(get_args(CliMode)),
-            "What cursor-agent may do on its own: only read (ask), make plans (plan), or everything (agent).",
+            "What cursor-agent may do on its own: only read (ask), make plans (plan), everything that needs no "
+            "permission (agent), or everything without asking (force).",
         ),
-    )
-    cli_force: bool = field(
-        default=False,
-        metadata=_cursor(SWITCH, "Let cursor-agent run tools without asking; needs cli_mode agent."),
     )
     cli_tool_events: CliToolEvents = field(
         default="hidden",
         metadata=_cursor(
             choice(get_args(CliToolEvents)),
             "How to show the tools that cursor-agent ran itself; tool_calls is for clients that only display them.",
-        ),
-    )
-    cli_aliases: Mapping[str, str] = field(
-        default_factory=lambda: dict(CLI_ALIASES),
-        metadata=_cursor(
-            PAIRS,
-            "More model names to list for cursor-agent, and the models they stand for: NAME=ID.",
-            default_text="common OpenAI and Anthropic names, as auto",
+            advanced=True,
         ),
     )
     agent_url: str = field(
@@ -332,83 +292,34 @@ class Settings:
         default=False,
         metadata=_cursor(SWITCH, "Use the proxy for addresses of this machine too.", advanced=True),
     )
-    agent_client_type: str = field(
-        default="sdk", metadata=_cursor(FILLED_TEXT, "Client type to send to the Agent API.", advanced=True)
-    )
     agent_client_version: str = field(
         default="",
-        metadata=_cursor(TEXT, "Client version to send to the Agent API.", default_text="caretway-VERSION"),
+        metadata=_cursor(
+            TEXT, "Client version to send to the Agent API.", advanced=True, default_text="caretway-VERSION"
+        ),
     )
     agent_ghost_mode: bool = field(
         default=True, metadata=_cursor(SWITCH, "Ask Cursor to handle requests in its privacy mode.", advanced=True)
     )
-    agent_timezone: str = field(
-        default="",
-        metadata=_cursor(TEXT, "IANA time zone to send to the Agent API.", advanced=True, default_text="not sent"),
-    )
-    agent_checksum: bool = field(
-        default=False, metadata=_cursor(SWITCH, "Send the checksum header that older clients sent.", advanced=True)
-    )
     agent_retries: int = field(
         default=2,
         metadata=_cursor(
-            integer(0, 2), "How often to reopen a run for one request when nothing new arrived in between."
-        ),
-    )
-    system_delivery: SystemDelivery = field(
-        default="rule",
-        metadata=_cursor(
-            choice(get_args(SystemDelivery)),
-            "How to send the system prompt: as a rule, or as a first message of the user.",
+            integer(0, 2),
+            "How often to reopen a run for one request when nothing new arrived in between.",
             advanced=True,
         ),
     )
-    history_carrier: HistoryCarrier = field(
-        default="root",
+    agent_quirks: Quirks = field(
+        default=Quirks(),
         metadata=_cursor(
-            choice(get_args(HistoryCarrier)),
-            "How to send earlier messages: in the root prompt, or as typed turns.",
-            advanced=True,
-        ),
-    )
-    replay_action: ReplayAction = field(
-        default="message",
-        metadata=_cursor(
-            choice(get_args(ReplayAction)),
-            "How a replayed history that ends with tool results goes on: asked in words, or resumed.",
-            advanced=True,
-        ),
-    )
-    replay_tool_names: ReplayToolNames = field(
-        default="plain",
-        metadata=_cursor(
-            choice(get_args(ReplayToolNames)),
-            "Names of tools in a replayed history: the client's, or with the prefix that the model sees.",
+            AGENT_QUIRKS,
+            "Overrides of what is assumed about Cursor, as NAME=VALUE; `caretway prove` prints what to set.",
             advanced=True,
         ),
     )
     warm: bool = field(
         default=False,
         metadata=_cursor(SWITCH, "Start the backend's processes with the gateway and keep them when idle."),
-    )
-    sdk_system_delivery: SdkSystemDelivery = field(
-        default="custom",
-        metadata=_cursor(
-            choice(get_args(SdkSystemDelivery)),
-            "How to send the system prompt on the sdk backend: in place of Cursor's own if the account may, or in the "
-            "first message.",
-            advanced=True,
-        ),
-    )
-    sdk_memory_limit: int = field(
-        default=600 * 2**20,
-        metadata=_cursor(size(64 * 2**20), "Replace the SDK's bridge process when its memory exceeds this."),
-    )
-    sdk_idle_timeout: float = field(
-        default=900.0, metadata=_cursor(_TIME, "Stop the SDK's bridge process after being idle for this long.")
-    )
-    sdk_start_timeout: float = field(
-        default=60.0, metadata=_cursor(_TIME, "Time limit for starting the SDK's bridge process.", advanced=True)
     )
     models: tuple[str, ...] = field(
         default=(),
@@ -433,22 +344,6 @@ class Settings:
         default_factory=dict,
         metadata=_cursor(
             PAIRS, "Parameters for requests that choose none: effort, thinking, fast, context, max; as in effort=high."
-        ),
-    )
-    agent_check_limits: bool = field(
-        default=True,
-        metadata=_cursor(
-            SWITCH,
-            "Refuse tools and messages beyond what Cursor takes, and join the oldest messages of a long history.",
-            advanced=True,
-        ),
-    )
-    agent_model_shape: ModelShapeName = field(
-        default="auto",
-        metadata=_cursor(
-            choice(get_args(ModelShapeName)),
-            "How a run names its model: base id with parameters, flat id in one field or both; auto finds out.",
-            advanced=True,
         ),
     )
     web_search: WebSearchBy = field(
@@ -478,6 +373,7 @@ class Settings:
         metadata=_sessions(
             choice(get_args(PromptStyle)),
             "How to write earlier tool calls for a backend that takes only text: in tags, or as a transcript.",
+            advanced=True,
         ),
     )
     tool_strict: bool = field(
@@ -522,12 +418,6 @@ class Settings:
             "Tools to run on this machine when a request offers none; all adds shell and writing.",
         ),
     )
-    local_shell_timeout: float = field(
-        default=120.0, metadata=_sessions(_TIME, "Time limit for one local shell command.")
-    )
-    local_output_bytes: int = field(
-        default=200_000, metadata=_sessions(size(1), "How much of a local tool's output to keep.")
-    )
     tool_loop_max_repeat: int = field(
         default=2,
         metadata=_sessions(
@@ -543,18 +433,6 @@ class Settings:
             "When a model reads, lists and searches for many steps and finds nothing new: warn it or end the turn.",
         ),
     )
-    sibling_quiet: float = field(
-        default=0.2,
-        metadata=_sessions(
-            _GRACE, "The silence that ends a step of tool calls whose number is unknown.", advanced=True
-        ),
-    )
-    sibling_cap: float = field(
-        default=1.5,
-        metadata=_sessions(
-            _GRACE, "How long to wait for another parallel tool call while upstream is not silent.", advanced=True
-        ),
-    )
     parked_timeout: float = field(
         default=900.0,
         metadata=_sessions(
@@ -562,7 +440,7 @@ class Settings:
         ),
     )
     max_parked: int = field(
-        default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.")
+        default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.", advanced=True)
     )
     disconnect_grace: float = field(
         default=2.0, metadata=_sessions(_GRACE, "How long a turn continues after its client disconnects.")
@@ -570,15 +448,9 @@ class Settings:
     store_max_age: float = field(
         default=7 * 86400.0, metadata=_sessions(_TIME, "Forget conversations that were not used for this long.")
     )
-    store_max_bytes: int = field(
-        default=256 * 2**20, metadata=_sessions(size(2**20), "Keep the conversation store below this size.")
-    )
     ledger_max_age: float = field(
         default=400 * 86400.0,
         metadata=_sessions(_GRACE, "Forget what was used longer ago than this (`caretway usage`); 0 keeps no ledger."),
-    )
-    ledger_max_bytes: int = field(
-        default=64 * 2**20, metadata=_sessions(size(2**20), "Keep the ledger of usage below this size.")
     )
     prices: Mapping[str, object] | None = field(
         default=None,
@@ -628,18 +500,6 @@ class Settings:
             _GRACE, "How long the first requests wait for MCP servers that are still starting.", advanced=True
         ),
     )
-    mcp_retry_pause: float = field(
-        default=1.0,
-        metadata=_mcp(
-            _TIME, "Pause before the first attempt to reconnect to an MCP server; doubles up to 1m.", advanced=True
-        ),
-    )
-    mcp_result_bytes: int = field(
-        default=200_000, metadata=_mcp(size(1), "How much text of one MCP result to give to the model.")
-    )
-    mcp_max_tools: int = field(
-        default=1000, metadata=_mcp(integer(1), "How many tools of one MCP server to offer.", advanced=True)
-    )
 
     connect_timeout: float = field(
         default=8.0, metadata=_limit(_TIME, "Time limit for opening a connection to Cursor.")
@@ -653,9 +513,6 @@ class Settings:
     progress_timeout: float = field(
         default=90.0, metadata=_limit(_TIME, "Abandon a run when only heartbeats arrive for this long.")
     )
-    tool_progress_timeout: float = field(
-        default=600.0, metadata=_limit(_TIME, "Like progress_timeout, while a tool call is open.")
-    )
     cli_max_processes: int = field(
         default=4, metadata=_limit(integer(1, 256), "How many cursor-agent processes may run at once.")
     )
@@ -665,39 +522,7 @@ class Settings:
             integer(0), "How many requests may wait for a cursor-agent process; more are refused.", advanced=True
         ),
     )
-    cli_exit_grace: float = field(
-        default=2.0,
-        metadata=_limit(
-            _TIME, "How long a cursor-agent process may take to exit after its answer or a cancel.", advanced=True
-        ),
-    )
-    cli_idle_timeout: float = field(
-        default=300.0, metadata=_limit(_TIME, "Stop an idle cursor-agent process after this long.")
-    )
-    cli_max_line_bytes: int = field(
-        default=16 * 2**20, metadata=_limit(_BUFFER, "Longest line to accept from cursor-agent.", advanced=True)
-    )
-    gather: float = field(
-        default=0.016,
-        metadata=_limit(
-            _GRACE,
-            "When several runs stream at once, read them together at this interval; 0 reads each at once.",
-            advanced=True,
-        ),
-    )
-    client_heartbeat: float = field(
-        default=5.0, metadata=_limit(_TIME, "Interval of heartbeats to Cursor during a run.", advanced=True)
-    )
-    exec_heartbeat: float = field(
-        default=3.0, metadata=_limit(_TIME, "Interval of heartbeats to Cursor while a tool runs.", advanced=True)
-    )
     max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body to accept."))
-    max_frame_bytes: int = field(
-        default=16 * 2**20, metadata=_limit(_BUFFER, "Largest single message to accept from Cursor.", advanced=True)
-    )
-    max_answer_bytes: int = field(
-        default=8 * 2**20, metadata=_limit(_BUFFER, "Longest answer to accept from a model, tool calls included.")
-    )
     stream_buffer_bytes: int = field(
         default=2**20,
         metadata=_limit(
@@ -706,7 +531,9 @@ class Settings:
     )
     max_accounts: int = field(
         default=32,
-        metadata=_limit(integer(1, 10_000), "How many client accounts to hold at once in passthrough mode."),
+        metadata=_limit(
+            integer(1, 10_000), "How many client accounts to hold at once in passthrough mode.", advanced=True
+        ),
     )
     max_concurrent: int = field(default=512, metadata=_limit(integer(1), "How many responses may run at once."))
     max_concurrent_per_key: int = field(
@@ -734,47 +561,7 @@ class Settings:
         ),
     )
     max_connections: int = field(
-        default=2048, metadata=_limit(integer(1), "How many client connections may be open at once.")
-    )
-    max_header_bytes: int = field(
-        default=64 * 2**10,
-        metadata=_limit(_BUFFER, "Largest request head: its first line and all headers.", advanced=True),
-    )
-    max_headers: int = field(
-        default=128, metadata=_limit(integer(8), "How many headers a request may have.", advanced=True)
-    )
-    max_messages: int = field(
-        default=20_000, metadata=_limit(integer(1), "How many messages or input items a request may have.")
-    )
-    max_json_values: int = field(
-        default=100_000,
-        metadata=_limit(integer(1_000), "How many values the JSON of a request may contain.", advanced=True),
-    )
-    max_text_bytes: int = field(
-        default=8 * 2**20, metadata=_limit(_BUFFER, "Largest request body, not counting its images.")
-    )
-    max_json_depth: int = field(
-        default=64, metadata=_limit(integer(8, 256), "How deeply the JSON of a request may be nested.", advanced=True)
-    )
-    max_buffered_bytes: int = field(
-        default=256 * 2**20,
-        metadata=_limit(
-            _BUFFER,
-            "Request bodies that arrive, and WebSocket messages that wait, all clients together.",
-            advanced=True,
-        ),
-    )
-    header_timeout: float = field(
-        default=20.0, metadata=_limit(_TIME, "Time limit for a complete request head.", advanced=True)
-    )
-    body_idle_timeout: float = field(
-        default=30.0, metadata=_limit(_TIME, "Longest pause within a request body.", advanced=True)
-    )
-    body_timeout: float = field(
-        default=300.0, metadata=_limit(_TIME, "Time limit for a complete request body.", advanced=True)
-    )
-    send_timeout: float = field(
-        default=120.0, metadata=_limit(_TIME, "Disconnect a client that reads nothing of its answer for this long.")
+        default=2048, metadata=_limit(integer(1), "How many client connections may be open at once.", advanced=True)
     )
     response_timeout: float = field(
         default=7200.0, metadata=_limit(_TIME, "Time limit for one response, waiting for its first event included.")
@@ -791,7 +578,9 @@ class Settings:
     )
     cluster_name: str = field(
         default="default",
-        metadata=_cluster(NAME, "Begins the names of all its rows, so that two clusters can share one Redis."),
+        metadata=_cluster(
+            NAME, "Begins the names of all its rows, so that two clusters can share one Redis.", advanced=True
+        ),
     )
     cluster_key: str | None = field(
         default=None,

@@ -15,7 +15,7 @@ MAX_VALUES: Final = 50_000
 """The limit for texts that are decoded during a turn: arguments of a call, an answer that must be JSON."""
 MAX_DIGITS: Final = 1_024
 MAX_LEVELS: Final = 256
-"""Of a call's arguments: the most that `max_json_depth` may allow for a body. Decoders give up at about 1,000."""
+"""Of a call's arguments: four times what is allowed for a body. Decoders give up at about 1,000."""
 _STRIDE: Final = 64
 _LONG: Final = b"0" * (MAX_DIGITS // _STRIDE - 1)
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)

@@ -125,7 +125,7 @@ class SdkConnection:
                 break
         if len(listed) > self._limits.max_tools:
             log.warning("an MCP server lists more than %d tools; the rest is left out", self._limits.max_tools)
-            self.left_out = {**self.left_out, "others": f"more than {self._limits.max_tools} tools (`mcp_max_tools`)"}
+            self.left_out = {**self.left_out, "others": f"more than {self._limits.max_tools} tools"}
         return list(listed.values())[: self._limits.max_tools]
 
     async def call(self, tool: str, arguments: dict[str, Any], progressed: Progress) -> "CallToolResult":

@@ -18,6 +18,8 @@ import msgspec
 
 from .redact import Redactor
 
+MAX_BYTES: Final = 64 * 2**20
+
 log = logging.getLogger(__name__)
 
 _encode: Final = msgspec.json.Encoder(enc_hook=str).encode
@@ -31,7 +33,7 @@ class Trace:
         *,
         hidden: Iterable[str],
         content: bool,
-        max_bytes: int,
+        max_bytes: int = MAX_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.redact = Redactor(hidden, content=content, salt=secrets.token_bytes(16))

@@ -163,7 +163,7 @@ CASES: Final = (
         "call",
         "Every exec is answered under its number (without `exec_id`), then closed with `stream_close`",
         "call",
-        answered("call", "a tool's result reaches the model", "Try --replay-tool-names, or another --model."),
+        answered("call", "a tool's result reaches the model", "Try --agent-quirks names=prefixed, or another --model."),
         runs=1,
     ),
     Case(
@@ -175,7 +175,7 @@ CASES: Final = (
             "call_waits",
             "a call waits for its result, in one prompt",
             "tools travel as text; `caretway serve` logs why",
-            "Update cursor-agent; with --cli-transport print or --cli-tools text it is so by choice.",
+            "Update cursor-agent; with --cli-transport print or --agent-quirks cli_tools=text it is so by choice.",
         ),
         backends=("cli",),
     ),
@@ -262,7 +262,7 @@ CASES: Final = (
         "system",
         "system roots do not reach the model; `cloud_rule`, `rules` and a user's message in `<rules>` do",
         "system",
-        answered("system", "instructions reach the model", "Set --system-delivery message."),
+        answered("system", "instructions reach the model", "Set --agent-quirks system=message."),
         runs=1,
     ),
     Case(
@@ -285,7 +285,7 @@ CASES: Final = (
         "replay",
         "ids of calls outside `[A-Za-z0-9_-]`: bare refusal",
         "replay",
-        answered("replay", "a history with foreign ids is taken", "Try --history-carrier typed."),
+        answered("replay", "a history with foreign ids is taken", "Try --agent-quirks history=typed."),
         runs=1,
     ),
     Case(

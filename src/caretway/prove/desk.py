@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from ..accounts.catalogue import ModelCatalogue
@@ -75,8 +76,10 @@ class Desk:
         roles: Roles,
         start_gateway: StartGateway | None = None,
         other_version: str = "",
+        quirks: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._open_bench = open_bench
+        self._quirks = quirks
         self._start_gateway = start_gateway
         self.main = bench
         self.roles = roles
@@ -89,6 +92,12 @@ class Desk:
         self.last_runs: list[RunNotes] = []
         """The attempts of the last conversation, where they can be seen."""
         self.facts: dict[str, Fact] = {}
+
+    def with_quirk(self, name: str, value: str) -> dict[str, object]:
+        """The change that overrides one more quirk."""
+        known = self.changes.get("agent_quirks", self._quirks)
+        assert isinstance(known, Mapping)
+        return {"agent_quirks": {**known, name: value}}
 
     def found(self, facts: Mapping[str, Fact]) -> None:
         self.facts |= {name: checked(name, value) for name, value in facts.items()}

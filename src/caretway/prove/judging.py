@@ -138,11 +138,12 @@ def gaps(facts: Facts) -> CaseVerdict:
     found = facts["gaps_ms"]
     longest = max(found) if isinstance(found, tuple) and found else 0
     if longest < TOGETHER_MS:
-        return differs("the calls of a step come at once", "--sibling-quiet 50ms answers sooner.")
+        return differs("the calls of a step come at once", "--agent-quirks sibling_quiet=50ms answers sooner.")
     if longest >= QUIET_MS and not facts.get("tokens_in_gaps"):
+        enough = -(-(longest + QUIET_MS) // 500) * 500
         return differs(
             "silence between the calls of one step",
-            f"Set --sibling-quiet {-(-(longest + QUIET_MS) // 500) * 500}ms, or parallel calls come one by one.",
+            f"Set --agent-quirks sibling_quiet={enough}ms, or parallel calls come one by one.",
         )
     return holds("calls of a step come apart, with tokens counted between")
 
@@ -151,7 +152,7 @@ def in_turn(facts: Facts) -> CaseVerdict:
     if facts["asked_in_turn"]:
         return differs(
             "each call is asked for after the result of the one before",
-            "--sibling-cap 200ms saves the wait for siblings that cannot come.",
+            "--agent-quirks sibling_cap=200ms saves the wait for siblings that cannot come.",
         )
     return holds("parallel calls are asked for without waiting")
 
@@ -161,13 +162,13 @@ def resume(facts: Facts) -> CaseVerdict:
         case "empty":
             return holds("`resume_action` after a replay is an empty turn")
         case "right":
-            return differs("`resume_action` goes on after a replay", "--replay-action resume would work, too.")
+            return differs("`resume_action` goes on after a replay", "--agent-quirks replay=resume would work, too.")
         case "other":
             return not_tried(_OTHER_WORDS)
         case "failed":
             return not_tried(_CUT)
         case _:
-            return differs("`resume_action` after a replay is refused", "Leave --replay-action as it is: message.")
+            return differs("`resume_action` after a replay is refused", "Nothing to set: the gateway asks in words.")
 
 
 def shape(name: str, expected: str) -> Judge:
@@ -184,7 +185,7 @@ def shape(name: str, expected: str) -> Judge:
         if expected == "empty":
             helps = NOTHING_TO_SET if found == "right" else "Nothing to set: the gateway never asks in this way."
         elif served:
-            helps = f"Set --agent-model-shape {served[0]}; auto finds it with one run more."
+            helps = f"Set --agent-quirks model={served[0]}; auto finds it with one run more."
         else:
             helps = "No way of naming it is served: region, proxy or plan? Try another --model."
         return differs(f"a model named so {words[found]}", helps)

@@ -160,7 +160,8 @@ async def resume(desk: Desk) -> None:
     if desk.roles.cheap != SLOW_COMPOSER:
         raise Skipped(f"known of {SLOW_COMPOSER} alone")
     messages, _ = _replayed()
-    await desk.talk(await desk.request(messages, asking.LOOKUP), lambda made: "", changes={"replay_action": "resume"})
+    request = await desk.request(messages, asking.LOOKUP)
+    await desk.talk(request, lambda made: "", changes=desk.with_quirk("replay", "resume"))
     desk.found({"resume": sightings.outcome(desk.last_runs[0].moments)})
 
 
@@ -202,12 +203,12 @@ async def shapes(desk: Desk) -> None:
     """Each way to name a model. If nothing was answered before, the first that is served serves all that follows."""
     request = await _with_flat_id(desk)
     for shape in SHAPES:
-        _, moments = await desk.talk(request, changes={"agent_model_shape": shape})
+        _, moments = await desk.talk(request, changes=desk.with_quirk("model", shape))
         outcome = sightings.outcome(moments)
         desk.found({f"shape_{shape}": outcome})
         if desk.dead and outcome == "right":
             desk.dead = False
-            desk.changes["agent_model_shape"] = shape
+            desk.changes |= desk.with_quirk("model", shape)
             desk.roles = replace(desk.roles, cheap=request.choice.exactly or request.model)
             _see_text(desk, moments)
 

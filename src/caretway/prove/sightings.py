@@ -17,7 +17,7 @@ ABSURD: Final = 3
 TOGETHER_MS: Final = 50
 """Calls that are closer than this came at once."""
 QUIET_MS: Final = 200
-"""A silence that ends a step (`sibling_quiet`)."""
+"""A silence that ends a step (`sibling_quiet` in `agent_quirks`)."""
 
 Moments = Sequence[Moment]
 

@@ -69,7 +69,7 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
                 raise GatewayError(
                     ErrorKind.TOO_LARGE,
                     f"`{name}` has {len(found)} entries; at most {limits.messages} are accepted.",
-                    hint="Compact the conversation, or raise `max_messages`.",
+                    hint="Compact the conversation.",
                     param=name,
                     code="too_many_messages",
                 )
@@ -92,7 +92,7 @@ def check_count(body: bytes, limit: int) -> None:
                 raise GatewayError(
                     ErrorKind.TOO_LARGE,
                     f"The JSON of the request holds more than {limit} values.",
-                    hint="Compact the conversation, or raise `max_json_values`.",
+                    hint="Compact the conversation.",
                     code="too_many_values",
                 )
             if _LONG in structure.translate(_AS_ZEROS):
@@ -136,7 +136,7 @@ def too_much_text(size: int, limit: int) -> GatewayError:
     return GatewayError(
         ErrorKind.TOO_LARGE,
         f"The request holds {size} bytes beside its images; at most {limit} are accepted.",
-        hint="No model takes as much. Compact the conversation, or raise `max_text_bytes`.",
+        hint="No model takes as much. Compact the conversation.",
         code="too_much_text",
     )
 
@@ -161,5 +161,5 @@ def _too_deep(limits: ShapeLimits) -> GatewayError:
     return bad_request(
         f"The JSON of the request is nested more than {limits.depth} levels deep.",
         code="invalid_json",
-        hint="Flatten it, or raise `max_json_depth`.",
+        hint="Flatten it.",
     )

@@ -1,5 +1,5 @@
 """One answer in progress: checks the order of events, swaps call ids for tickets, runs the stages, folds the reply;
-limits its length (`max_answer_bytes`) and calls; a backend's exception becomes an event. Notes or refuses arguments
+limits its length and calls; a backend's exception becomes an event. Notes or refuses arguments
 that do not fit (`tool_arguments`); estimates the usage of a stopped answer.
 
 In: the turn's batches. Out: what the client is shown of them, and the fold of it. The turn is not the response's: when
@@ -275,7 +275,7 @@ class Response:
             GatewayError(
                 ErrorKind.UPSTREAM_PROTOCOL,
                 f"The answer is longer than {limit}.",
-                hint="Ask for less at a time, or raise `max_answer_bytes`.",
+                hint="Ask for less at a time.",
             )
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+from bounds import bounded
 from caretway.config import Settings
 from caretway.gateway import Gateway
 from contract.gateways import CHAT, Answer, streamed, whole
@@ -128,9 +129,10 @@ async def cli_gateway(root: Path, transport: str = "print", **settings: Any) -> 
         "cli_transport": transport,
         "data_dir": root / "data",
     }
-    async with (
-        Gateway(Settings(**known | settings)) as running,
-        httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False, verify=False) as http,
-    ):
-        yield CliClient(running, stand_in, http)
+    with bounded(settings) as mine:
+        async with (
+            Gateway(Settings(**known | mine)) as running,
+            httpx.AsyncClient(base_url=running.base_url, timeout=60, trust_env=False, verify=False) as http,
+        ):
+            yield CliClient(running, stand_in, http)
     assert stand_in.left() == [], "processes were left behind"

@@ -141,7 +141,7 @@ async def test_permissions_and_questions_are_answered(tmp_path: Path) -> None:
             assert json.loads(answered.removeprefix("answered: ")) is not None
     async with cli_gateway(tmp_path, "acp", cli_mode="agent") as client:
         assert (await client.chat(shell)).text == "rejected by the client"
-    async with cli_gateway(tmp_path, "acp", cli_mode="agent", cli_force=True) as client:
+    async with cli_gateway(tmp_path, "acp", cli_mode="force") as client:
         assert (await client.chat(shell)).text == "simulated shell of make"
 
 

@@ -76,7 +76,7 @@ async def test_parallel_calls_and_words_before_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("native", [True, False], ids=["native", "text"])
 async def test_no_other_call_than_the_named_one_reaches_the_client(tmp_path: Path, native: bool) -> None:
     named = {"type": "function", "function": {"name": "lookup"}}
-    more = {} if native else {"cli_tools": "text"}
+    more = {} if native else {"agent_quirks": {"cli_tools": "text"}}
     async with cli_gateway(tmp_path, "acp", **more) as client:
         others = "\n".join(['sim: call note {"text": "b"}'] * 6)
         messages = [user(f"sim: say Words.\n{others}")]
@@ -223,7 +223,7 @@ async def test_a_refusal_is_forgotten_unless_the_program_said_so(
 async def test_text_where_a_workspace_is_named_or_the_settings_say_so(tmp_path: Path, home: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    for settings in ({"workspace": project}, {"cli_tools": "text"}):
+    for settings in ({"workspace": project}, {"agent_quirks": {"cli_tools": "text"}}):
         async with cli_gateway(tmp_path, "acp", **settings) as client:
             answers = await loop(client, [user('sim: call lookup {"key": "a"}\nsim: result')])
             assert [answer.session for answer in answers] == ["fresh", "replayed"]
@@ -273,6 +273,6 @@ async def test_its_own_shell_is_off_and_the_model_takes_the_clients(tmp_path: Pa
         assert client.stand_in.prompts() == 1
         without = await client.chat([user(prompt)], tools=TOOLS)
         assert "denies it" in without.text, "there is nothing that it could take instead"
-    async with cli_gateway(tmp_path, "acp", cli_mode="agent", cli_force=True) as client:
+    async with cli_gateway(tmp_path, "acp", cli_mode="force") as client:
         allowed = await client.chat([user(prompt)], tools=[tool("bash", "command")])
         assert "simulated shell of cat notes" in allowed.text and not allowed.calls

@@ -129,9 +129,9 @@ async def test_agent_mode_asks_or_is_forced(tmp_path: Path) -> None:
         (start,) = client.stand_in.starts("-p")
         assert "--mode" not in start["argv"] and "--force" not in start["argv"]
         assert Path(start["cwd"]).parent == tmp_path / "data" / "cursor-agent" / "scratch"
-    async with cli_gateway(tmp_path, cli_mode="agent", cli_force=True) as client:
+    async with cli_gateway(tmp_path, cli_mode="force") as client:
         assert (await client.chat(prompt)).text == "simulated shell of make"
-    async with cli_gateway(tmp_path, cli_mode="plan", cli_force=True) as client:
+    async with cli_gateway(tmp_path, cli_mode="plan") as client:
         assert (await client.chat(prompt)).text == "rejected: not allowed in plan mode"
 
 
@@ -293,7 +293,7 @@ async def test_long_lines(tmp_path: Path) -> None:
         assert (await client.chat(prompt)).text == "fine", "what a tool gave may be dropped"
         answer = await client.chat("sim: stream 1 300000")
         assert answer.error is not None
-        assert "cli_max_line_bytes" in answer.error["message"]
+        assert "cursor-agent wrote a line" in answer.error["message"]
 
 
 @pytest.mark.parametrize("transport", ["print", "acp"])
@@ -634,4 +634,4 @@ async def test_a_line_without_an_end_is_called_what_it_is(tmp_path: Path) -> Non
         answer = await client.chat("hello")
         assert answer.error is not None
         assert "a line of more than 100000 bytes" in answer.error["message"]
-        assert "cli_max_line_bytes" in answer.error["message"]
+        assert "cursor-agent wrote a line" in answer.error["message"]

@@ -20,7 +20,7 @@ from contract.meter import simulated_elsewhere
 SOCKETS: Final = 64
 LARGE: Final = "x" * 15 * MIB
 BOUND: Final = 3 * 256 * MIB
-"""Three times `max_buffered_bytes`, as SECURITY.md has it: what arrived in pieces is not given back at once."""
+"""Three times what may be buffered, as SECURITY.md has it: what arrived in pieces is not given back at once."""
 LIMIT_MS: Final = 100
 PIECE: Final = 64 * 1024
 TEXT, CLOSE, PING = 1, 8, 9

@@ -37,7 +37,9 @@ ASKED: Final = [
 async def answered_by(carrier: str, upstream: Upstream) -> AsyncIterator[Metered]:
     async with (
         hostile(carrier, upstream) as url,
-        metered(backend="agent", agent_url=url, agent_transport=carrier, sibling_quiet=0.05) as gateway,
+        metered(
+            backend="agent", agent_url=url, agent_transport=carrier, agent_quirks={"sibling_quiet": 0.05}
+        ) as gateway,
     ):
         yield gateway
 

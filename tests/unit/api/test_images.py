@@ -40,14 +40,14 @@ def test_a_deep_body_is_searched_without_recursion() -> None:
 
 
 async def test_what_is_not_fetched() -> None:
-    fetcher = ImageFetcher("public", 5.0, 1000, Dialler())
+    fetcher = ImageFetcher("public", Dialler(), 5.0, 1000)
     for url in ("data:image/png;base64,eA==", "file:///etc/passwd", "ftp://a/b", ""):
         assert await fetcher.inline([{"image_url": url}]) == 0
 
 
 async def test_too_many_images() -> None:
     with pytest.raises(GatewayError) as caught:
-        await ImageFetcher("any", 5.0, 1000, Dialler()).inline([{**RESPONSES} for _ in range(MAX_IMAGES + 1)])
+        await ImageFetcher("any", Dialler(), 5.0, 1000).inline([{**RESPONSES} for _ in range(MAX_IMAGES + 1)])
     assert caught.value.code == "too_many_images"
 
 
@@ -65,7 +65,7 @@ async def test_addresses_inside_are_not_connected_to(url: str) -> None:
     """Were one connected to, the test itself would fail: unit tests have no sockets."""
     async with asyncio.timeout(10):
         with pytest.raises(GatewayError) as caught:
-            await ImageFetcher("public", 5.0, 1000, Dialler()).fetch(url)
+            await ImageFetcher("public", Dialler(), 5.0, 1000).fetch(url)
     assert "its address is not a public one" in caught.value.message
     assert caught.value.code == "image_not_fetched"
 
@@ -73,7 +73,7 @@ async def test_addresses_inside_are_not_connected_to(url: str) -> None:
 @pytest.mark.parametrize("url", ["http:///x", "http://a b/", "http://a/\x00", "http://a:99999/", "http://a/é"])
 async def test_urls_that_are_none(url: str) -> None:
     with pytest.raises(GatewayError):
-        await ImageFetcher("any", 5.0, 1000, Dialler()).fetch(url)
+        await ImageFetcher("any", Dialler(), 5.0, 1000).fetch(url)
 
 
 @pytest.mark.parametrize("size", [0, 1, 3 * 2**18 - 1, 3 * 2**18, 3 * 2**18 + 1])

@@ -80,8 +80,8 @@ def test_help_of_serve_shows_ten_settings_and_how_to_see_all(tmp_path: Path) -> 
 
 
 def test_flags_that_help_does_not_show_still_work() -> None:
-    arguments = entry.parser().parse_args(["status", "--no-agent-ghost-mode", "--sdk-start-timeout", "3s"])
-    assert given(arguments) == {"agent_ghost_mode": False, "sdk_start_timeout": "3s"}
+    arguments = entry.parser().parse_args(["status", "--no-agent-ghost-mode", "--agent-retries", "1"])
+    assert given(arguments) == {"agent_ghost_mode": False, "agent_retries": "1"}
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ SOURCES = [
     ("port", {}, {"CARETWAY_PORT": "1"}, "port 1 variable"),
     ("port", {}, {}, "port 7 file"),
     ("host", {}, {}, "host 127.0.0.1 default"),
-    ("gather", {"gather": "0"}, {}, "gather 0s flag"),
+    ("cli_queue", {"cli_queue": "0"}, {}, "cli_queue 0 flag"),
 ]
 
 
@@ -219,8 +219,8 @@ def test_config_table_fits_the_terminal_and_loses_nothing(width: int) -> None:
 
 def test_config_table_counts_the_advanced_settings_that_nobody_changed() -> None:
     advanced = [setting.name for setting in SETTINGS if setting.advanced]
-    lines = config_command.as_table(Settings(gather=0.5), PLAIN)
-    assert [name for name in advanced if any(line.startswith(f"{name} ") for line in lines)] == ["gather"]
+    lines = config_command.as_table(Settings(cli_queue=5), PLAIN)
+    assert [name for name in advanced if any(line.startswith(f"{name} ") for line in lines)] == ["cli_queue"]
     assert lines[-1] == f"{len(advanced) - 1} advanced settings have their defaults; --all shows them."
 
 

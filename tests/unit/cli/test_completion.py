@@ -26,7 +26,7 @@ ASKED = [
     (["ser"], {"serve"}, set()),
     (["serve", "--por"], {"--port"}, {"--host"}),
     (["serve", "--backend", "s"], {"sdk", "simulator"}, {"agent"}),
-    (["serve", "--sdk-start"], {"--sdk-start-timeout"}, set()),
+    (["serve", "--mcp-start"], {"--mcp-start-wait"}, set()),
     (["config", "un"], {"unset"}, {"get"}),
     (["completion", ""], {"bash", "zsh", "fish"}, set()),
 ]

@@ -24,7 +24,7 @@ workspaces = [
 fast = "x"
 
 [advanced]
-gather = "1s"
+mcp_start_wait = "1s"
 """
 
 CHANGES = [
@@ -32,11 +32,11 @@ CHANGES = [
     ("many lines", OWN, "workspaces", ["/c"], OWN.replace('[\n  "/a",  # one\n  "/b",\n]', '["/c"]')),
     ("removed", OWN, "port", None, OWN.replace("port = 8080  # as always\n", "")),
     ("added above the tables", OWN, "host", "::1", OWN.replace('  "/b",\n]\n', '  "/b",\n]\nhost = "::1"\n')),
-    ("advanced", OWN, "gather", "2s", OWN.replace('"1s"', '"2s"')),
+    ("advanced", OWN, "mcp_start_wait", "2s", OWN.replace('"1s"', '"2s"')),
     ("advanced, added", OWN, "stream_buffer_bytes", "4MiB", OWN + 'stream_buffer_bytes = "4MiB"\n'),
     ("the first", "", "port", 1, "port = 1\n"),
-    ("the first advanced one", "", "gather", "1s", '[advanced]\ngather = "1s"\n'),
-    ("advanced ones also work above", 'gather = "1s"\n', "gather", "2s", 'gather = "2s"\n'),
+    ("the first advanced one", "", "mcp_start_wait", "1s", '[advanced]\nmcp_start_wait = "1s"\n'),
+    ("advanced ones also work above", 'mcp_start_wait = "1s"\n', "mcp_start_wait", "2s", 'mcp_start_wait = "2s"\n'),
     ("nothing to remove", OWN, "host", None, OWN),
     ("no last line end", "host = 'x'", "port", 1, "host = 'x'\nport = 1\n"),
     (
@@ -65,7 +65,7 @@ def test_changes(case: str, text: str, name: str, value: object, after: str) -> 
 ODD = [
     ("a quoted key", '"port" = 1\n', "port", 2),
     ("a table where a value is wanted", '[model_aliases]\na = "b"\n', "model_aliases", {"c": "d"}),
-    ("dotted", 'advanced.gather = "1s"\n', "gather", "2s"),
+    ("dotted", 'advanced.mcp_start_wait = "1s"\n', "mcp_start_wait", "2s"),
 ]
 
 

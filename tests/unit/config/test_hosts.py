@@ -8,19 +8,18 @@ from caretway.config import Hosts, Settings, hosts
 
 CURSOR = "https://api2.cursor.sh"
 SITE = "https://cursor.com"
-S, A, R, L = "http://stand-in:1", "https://api.example", "https://run.example", "https://login.example"
+S, A, R = "http://stand-in:1", "https://api.example", "https://run.example"
 
 CASES: list[tuple[str, dict[str, Any], Hosts]] = [
     ("Cursor itself", {}, Hosts(SITE, CURSOR, CURSOR, stand_in=False, run_fixed=False)),
     ("the short form is all three", {"agent_url": S}, Hosts(S, S, S, stand_in=True, run_fixed=False)),
-    ("a site of its own", {"agent_url": S, "login_url": L}, Hosts(L, S, S, stand_in=True, run_fixed=False)),
     ("a team's host for runs", {"run_url": R}, Hosts(SITE, CURSOR, R, stand_in=False, run_fixed=True)),
     ("the API alone takes the rest along", {"api_url": A}, Hosts(A, A, A, stand_in=True, run_fixed=False)),
     ("API and short form", {"api_url": A, "agent_url": S}, Hosts(A, A, S, stand_in=True, run_fixed=True)),
     (
         "each its own",
-        {"api_url": A, "run_url": R, "login_url": L},
-        Hosts(L, A, R, stand_in=True, run_fixed=True),
+        {"api_url": A, "run_url": R},
+        Hosts(A, A, R, stand_in=True, run_fixed=True),
     ),
     (
         "Cursor itself, in short",

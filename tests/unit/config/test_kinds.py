@@ -7,6 +7,7 @@ import pytest
 
 from caretway.config import ConfigError, load
 from caretway.config.kinds import show_duration, show_size
+from caretway.config.quirks import Quirks
 
 HOME = {"HOME": "/home/ada"}
 
@@ -18,9 +19,9 @@ VALUES = [
     ("parked_timeout", "7d", 604800.0),
     ("parked_timeout", "1.5m", 90.0),
     ("parked_timeout", 90, 90.0),
-    ("sibling_quiet", "150ms", 0.15),
-    ("sibling_quiet", 0, 0.0),
-    ("sibling_quiet", ".5", 0.5),
+    ("mcp_start_wait", "150ms", 0.15),
+    ("mcp_start_wait", 0, 0.0),
+    ("mcp_start_wait", ".5", 0.5),
     ("auth_check_timeout", "5000", 5000),
     ("auth_check_timeout", "2s", 2000),
     ("auth_check_timeout", 250, 250),
@@ -43,6 +44,9 @@ VALUES = [
     ("workspaces", os.pathsep.join(("/a", "/b,c")), (Path("/a"), Path("/b,c"))),
     ("workspaces", ["/a", "/b"], (Path("/a"), Path("/b"))),
     ("port", "0", 0),
+    ("agent_quirks", "system=message, sibling-quiet=50ms", Quirks(system="message", sibling_quiet=0.05)),
+    ("agent_quirks", ["limits=off", "model=both"], Quirks(limits=False, model="both")),
+    ("agent_quirks", {"history": "typed"}, Quirks(history="typed")),
 ]
 
 
@@ -87,6 +91,8 @@ BAD_VALUES = [
     ("model_aliases", {"a": ["b"] * 5}, "a list of up to 4"),
     ("host", " ", "text that is not empty"),
     ("workspace", 3, "a directory"),
+    ("agent_quirks", "systm=message", "the names are system, "),
+    ("agent_quirks", "system=loud", "pairs as in system=message"),
 ]
 
 

@@ -50,7 +50,7 @@ def test_settings_that_help_exist() -> None:
 
 
 def test_a_row_fits_80_columns_and_loses_nothing() -> None:
-    verdict = CaseVerdict("differs", "words " * 30, "Set --agent-model-shape details, " * 5)
+    verdict = CaseVerdict("differs", "words " * 30, "Set --agent-quirks model=details, " * 5)
     lines = row("checkpoint at a call", verdict, Style())
     assert max(map(len, lines)) <= 80
     assert "".join("".join(lines).split()) == "".join(

@@ -3,7 +3,7 @@ user message and its images, `tool_choice` as a rule in words, "Continue." where
 
 One blob for each earlier message, so that the same history always has the same ids and the upstream cache stays warm.
 A history that ends with tool results has no newest message: it is asked to go on in words, because some models answer
-nothing to `resume_action` without a checkpoint; the setting `replay_action` chooses.
+nothing to `resume_action` without a checkpoint; `replay` in `agent_quirks` chooses.
 """
 
 import struct

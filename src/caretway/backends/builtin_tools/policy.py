@@ -41,9 +41,10 @@ class LocalSetup(Struct, frozen=True):
     mode: Literal["read-only", "all", "off"]
     workspace: Path | None
     workspaces: Sequence[Path]
-    shell_timeout: float
-    output_bytes: int
     environment: Mapping[str, str]
+    shell_timeout: float = 120.0
+    output_bytes: int = 200_000
+    """How much of a tool's output is kept."""
     guard: GuardSettings = field(default_factory=GuardSettings)
 
 

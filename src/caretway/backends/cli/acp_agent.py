@@ -412,7 +412,7 @@ class AcpAgent:
                     GatewayError(
                         ErrorKind.UPSTREAM_PROTOCOL,
                         f"cursor-agent wrote {line}.",
-                        hint="Raise cli_max_line_bytes.",
+                        hint="Ask for less at a time.",
                     )
                 )
                 return

@@ -31,7 +31,7 @@ from .acp_tool_turn import VIA, AcpToolTurn, DeskOffer
 from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpPool, AcpTurn
 from .faults import Circumstances, classify
-from .models import CliAccount, ModelList, ModelWish, read_models, with_aliases
+from .models import BUILT_IN, CliAccount, ModelList, ModelWish, read_models, with_aliases
 from .native_tools import ClientTools, ToolHandover
 from .print_translate import PrintTranslator, Showing
 from .print_turn import Launch, PrintTurn
@@ -73,7 +73,6 @@ class CliSetup:
     workspaces: Sequence[Path] = ()
     api_key: str | None = None
     tools: ToolHandover = "auto"
-    aliases: Mapping[str, str] = field(default_factory=dict)
     limits: CliLimits = field(default_factory=CliLimits)
     guard: GuardSettings = field(default_factory=GuardSettings)
     clean: Callable[[str], str] = str
@@ -137,7 +136,7 @@ class CursorCliBackend:
     # ---- what the gateway asks
 
     async def models(self) -> Sequence[ModelInfo]:
-        return with_aliases(await self._models.models(), self._setup.aliases)
+        return with_aliases(await self._models.models())
 
     async def status(self) -> BackendStatus:
         try:
@@ -331,7 +330,7 @@ class CursorCliBackend:
 
     def _model(self, name: str) -> str:
         known = self._models.known
-        return checked_model(name if name in known else self._setup.aliases.get(name, name))
+        return checked_model(name if name in known else "auto" if name in BUILT_IN else name)
 
     def _workspace(self, request: TurnRequest, chat: CliChat | None) -> Path:
         setup = self._setup

@@ -160,14 +160,14 @@ def read_models(said: str) -> tuple[ModelInfo, ...]:
     return tuple(found.values())
 
 
-def with_aliases(models: Sequence[ModelInfo], aliases: Mapping[str, str]) -> tuple[ModelInfo, ...]:
-    """The list and a row for each alias that leads somewhere and is not itself a model."""
+BUILT_IN: Final = ("gpt-4", "gpt-4o", "gpt-3.5-turbo", "claude-sonnet-4-5", "claude-opus-4-5", "claude-3-5-sonnet")
+"""Names that clients have built in: `auto`, unless Cursor has a model of that name."""
+
+
+def with_aliases(models: Sequence[ModelInfo]) -> tuple[ModelInfo, ...]:
+    """The list and a row for each built-in name that is not itself a model."""
     ids = {model.id for model in models}
-    rows = (
-        ModelInfo(alias, f"{alias} ({target})", stands_for=target)
-        for alias, target in aliases.items()
-        if alias not in ids and (target in ids or target == "auto")
-    )
+    rows = [ModelInfo(name, f"{name} (auto)", stands_for="auto") for name in BUILT_IN if name not in ids]
     return (*models, *rows)
 
 

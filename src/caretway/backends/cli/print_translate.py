@@ -452,7 +452,7 @@ class PrintTranslator:
             GatewayError(
                 ErrorKind.UPSTREAM_PROTOCOL,
                 f"cursor-agent wrote {line}.",
-                hint="Raise cli_max_line_bytes.",
+                hint="Ask for less at a time.",
             )
         )
 

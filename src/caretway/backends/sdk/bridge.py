@@ -114,8 +114,8 @@ class BridgeSetup:
     start_timeout: float = 60.0
     call_timeout: float = 30.0
     memory_limit: int = 600 * 2**20
-    idle_timeout: float | None = 900.0
-    """None: never stopped for want of work."""
+    idle_timeout: float = 900.0
+    stops_idle: bool = True
     frame_bytes: int = 96 * 2**20
 
 
@@ -299,7 +299,7 @@ class Bridges:
             log.info("the SDK's bridge has grown to %d MB and is replaced", memory // 2**20)
             self._retire()
         self._end_unused(bridge)
-        if bridge is self._current and not bridge.leases and self._idle is None and self._setup.idle_timeout:
+        if bridge is self._current and not bridge.leases and self._idle is None and self._setup.stops_idle:
             self._idle = asyncio.get_running_loop().call_later(self._setup.idle_timeout, self._stop_idle)
 
     async def aclose(self) -> None:

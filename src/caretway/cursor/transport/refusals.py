@@ -83,7 +83,7 @@ SUSPECTS: Final = {
 
 TELLS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("region", "usage", "plan"), "ask {other}: if it answers, it is {numbers}"),
-    (("shape",), "start with `--agent-model-shape details`, then `both`: if one answers, it was {numbers}"),
+    (("shape",), "start with `--agent-quirks model=details`, then `model=both`: if one answers, it was {numbers}"),
     (
         ("version",),
         "if no model answers at all, start with `--agent-client-version` and a version that Cursor ships: {numbers}",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cli.models import FALLBACK, CliAccount, ModelList, read_models, read_status, with_aliases
+from caretway.backends.cli.models import BUILT_IN, FALLBACK, CliAccount, ModelList, read_models, read_status, with_aliases
 from caretway.backends.cli.process import KEPT, Scratch, Slots
 from caretway.backends.cli.program import (
     Work,
@@ -140,8 +140,10 @@ def test_the_model_list() -> None:
 
 
 def test_aliases_are_added_and_hide_nothing() -> None:
-    rows = with_aliases(read_models(LISTED), {"gpt-4o": "auto", "auto": "x", "dead": "gone"})
-    assert [row.id for row in rows] == ["auto", "sonnet-4.5-thinking", "gpt-4o"]
+    rows = with_aliases([*read_models(LISTED), ModelInfo("gpt-4o", "GPT-4o")])
+    assert [row.id for row in rows[:3]] == ["auto", "sonnet-4.5-thinking", "gpt-4o"]
+    assert {row.id for row in rows[3:]} == set(BUILT_IN) - {"gpt-4o"}
+    assert {row.stands_for for row in rows[3:]} == {"auto"}
 
 
 class Shelf:

@@ -34,7 +34,7 @@ TABLE = [
         ConnectError("resource_exhausted", error=E.ERROR_RESOURCE_EXHAUSTED),
         K.REFUSED,
         None,
-        "--agent-model-shape",
+        "--agent-quirks model=",
     ),
     ("gone", ConnectError("not_found", "Error"), K.MODEL_UNKNOWN, None, "caretway models"),
     (
