@@ -45,6 +45,20 @@ def test_pipes_and_files_are_sent_along(tmp_path: Path) -> None:
     assert done.stdout.split() == ["from", "the", "file", ",", "from", "the", "pipe"]
 
 
+def test_a_conversation_goes_on(tmp_path: Path) -> None:
+    done = ask("--continue", "And then?", home=tmp_path)
+    assert done.returncode == 2 and "there is no question to go on with" in done.stderr
+    assert ask("--model", "sim-auto", "sim: say forty-two", home=tmp_path).returncode == 0
+    kept = next(tmp_path.rglob("ask.json"))
+    assert kept.stat().st_mode & 0o077 == 0
+    done = ask("--continue", "sim: say once more", home=tmp_path)
+    assert done.stdout == "once more\n"
+    talk = json.loads(kept.read_bytes())
+    assert talk["model"] == "sim-auto"
+    assert [one["role"] for one in talk["messages"]] == ["user", "assistant"] * 2
+    assert talk["messages"][1]["content"] == "forty-two"
+
+
 def test_keys_with_a_name_do_not_shut_out_the_user_who_made_them(tmp_path: Path) -> None:
     with caretway("key", "new", "--name", "ci", home=tmp_path) as process:
         assert process.wait(30) == 0

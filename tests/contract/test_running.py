@@ -59,6 +59,42 @@ def test_port_and_key_are_found(tmp_path: Path) -> None:
     assert not answers(found.url)
 
 
+def command(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(home), "CARETWAY_DATA_DIR": str(home / "data")}
+    return subprocess.run(
+        [sys.executable, "-m", "caretway", *words], capture_output=True, text=True, env=environ, check=False, timeout=60
+    )
+
+
+def test_a_plain_gateway_is_opened_restarted_and_stopped(tmp_path: Path) -> None:
+    log = tmp_path / "serve.log"
+    with serving(tmp_path, "--log-file", str(log)) as process:
+        before = only_one(tmp_path)
+        assert command(tmp_path, "open", "--print").stdout == f"{before.url}/\n"
+        done = command(tmp_path, "service", "restart")
+        assert (done.returncode, done.stdout) == (0, f"Restarted {before.url}.\n"), done.stderr
+        after = only_one(tmp_path)
+        assert after.pid == process.pid and after.started > before.started
+        assert answers(after.url)
+        log.write_text("a line\n")
+        assert command(tmp_path, "service", "logs").stdout == "a line\n"
+        done = command(tmp_path, "service", "stop")
+        assert (done.returncode, done.stdout) == (0, f"Stopped {after.url}.\n"), done.stderr
+        assert process.wait(30) == 0
+    for words in (("open",), ("service", "stop"), ("service", "restart")):
+        done = command(tmp_path, *words)
+        assert done.returncode == 1 and "no gateway is running; start one: caretway serve" in done.stderr, words
+
+
+def test_of_two_gateways_one_is_chosen_by_its_port(tmp_path: Path) -> None:
+    with serving(tmp_path), serving(tmp_path):
+        ports = [note.url.rpartition(":")[2] for note in noted_gateways(tmp_path / "data")]
+        done = command(tmp_path, "service", "stop")
+        assert done.returncode == 1 and all(port in done.stderr for port in ports)
+        assert command(tmp_path, "service", "stop", "--port", ports[0]).returncode == 0
+        assert [note.url.rpartition(":")[2] for note in noted_gateways(tmp_path / "data")] == ports[1:]
+
+
 def test_a_killed_one_is_forgotten(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         assert answers(only_one(tmp_path).url)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from msgspec import Struct
+
 from ..config import Settings
+from ..storage.private_file import open_file, write_file
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
@@ -35,10 +40,12 @@ examples:
   caretway ask "What does EADDRINUSE mean?"
   git diff | caretway ask "Write a commit message"
   caretway ask "What is wrong here?" --file app.py --file screen.png
+  caretway ask --continue "And on macOS?"
   caretway ask --model gpt-5.4@effort=high "..."
   caretway ask --json "..." | jq -r '.choices[0].message.content'
 """
 
+LAST: Final = "ask.json"
 MAX_FILE: Final = 20 * 1024 * 1024
 SIMULATED: Final = (
     "simulated answer: nothing of it comes from Cursor or from any model; for real answers: caretway login"
@@ -54,7 +61,7 @@ _PICTURES: Final = {
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.usage = 'caretway ask [flags] "QUESTION"'
     parser.add_argument("words", nargs="*", metavar="QUESTION", help="What to ask.")
-    parser.add_argument("-m", "--model", default="auto", metavar="NAME", help="Which model. [default: auto]")
+    parser.add_argument("-m", "--model", default="", metavar="NAME", help="Which model. [default: auto]")
     parser.add_argument(
         "-f",
         "--file",
@@ -64,6 +71,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="Send a file along; may be repeated.",
+    )
+    parser.add_argument(
+        "-c", "--continue", dest="goes_on", action="store_true", help="Go on with the last question and its answer."
     )
     parser.add_argument("--json", action="store_true", help="Print the whole answer as JSON, when it is complete.")
     add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
@@ -79,11 +89,40 @@ def run(arguments: argparse.Namespace) -> int:
     content = message(" ".join(arguments.words), piped, [(path.name, _read(path)) for path in arguments.files])
     if not content:
         raise CommandFailed("say what to ask", 'try: caretway ask "What is a gateway?"', 2)
-    body = {"model": arguments.model, "messages": [{"role": "user", "content": content}]}
+    kept = settings.data_dir / LAST
+    before = _last(kept) if arguments.goes_on else _Talk()
+    talk = _Talk(arguments.model or before.model, [*before.messages, {"role": "user", "content": content}])
+    body: dict[str, object] = {"model": talk.model, "messages": talk.messages}
     if not arguments.json:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     own = bool({*given(arguments)} - {"data_dir", "config"})
-    return run_loop(_ask(settings, body, own=own))
+    answer = run_loop(_ask(settings, body, own=own))
+    _keep(kept, _Talk(talk.model, [*talk.messages, {"role": "assistant", "content": answer}]))
+    return 0
+
+
+class _Talk(Struct, frozen=True):
+    """Questions and answers so far, for --continue."""
+
+    model: str = "auto"
+    messages: list[dict[str, Any]] = []
+
+
+def _last(path: Path) -> _Talk:
+    try:
+        with open_file(path) as file:
+            return msgspec.json.decode(file.read(), type=_Talk)
+    except FileNotFoundError:
+        raise CommandFailed("there is no question to go on with", 'ask one: caretway ask "..."', 2) from None
+    except (OSError, msgspec.MsgspecError) as failure:
+        raise CommandFailed(f"cannot read {path}: {failure}", exit_code=2) from failure
+
+
+def _keep(path: Path, talk: _Talk) -> None:
+    try:
+        write_file(path, msgspec.json.encode(talk).decode(), durable=False)
+    except OSError as failure:
+        remark([f"--continue will not know this answer: {path} cannot be written ({failure.strerror})"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +134,10 @@ class PlaceToAsk:
 @asynccontextmanager
 async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]:
     """One that runs, unless flags ask for something else; otherwise one for this question."""
-    from .running import answers, noted_gateways
+    from .running import answering_gateways
 
-    for note in () if own else noted_gateways(settings.data_dir):
-        if not note.passthrough and note.url.startswith("http:") and answers(note.url):
+    for note in () if own else answering_gateways(settings.data_dir):
+        if not note.passthrough and note.url.startswith("http:"):
             yield PlaceToAsk(note.url, note.key)
             return
     from ..gateway import Gateway
@@ -111,12 +150,13 @@ async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]
         yield PlaceToAsk(started.base_url, started.local_key)
 
 
-async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> int:
+async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> str:
+    """Prints the answer, and returns its text."""
     from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, asked
 
     style, began, first = style_for(sys.stderr), time.monotonic(), 0.0
     folder = AnswerFolder(shown_width(sys.stdout)) if sys.stdout.isatty() else None
-    last = "\n"
+    last, texts = "\n", []
     async with gateway(settings, own=own) as place:
         async for told in asked(place.url, place.key, body):
             first = first or time.monotonic() - began
@@ -125,13 +165,16 @@ async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> int
                     if headers.get("x-caretway-backend") == "simulator":
                         remark([SIMULATED])
                 case bytes():
-                    say([_indented(told)])
+                    answer = json.loads(told)
+                    say([json.dumps(answer, indent=2, ensure_ascii=False)])
+                    texts.append(answer["choices"][0]["message"].get("content") or "")
                 case AnswerPiece(text, thinking):
                     if thinking and style.colour:
                         print(style.dim(printable(thinking)), end="", file=sys.stderr, flush=True)
                     if text:
                         print(folder.feed(printable(text)) if folder else text, end="", flush=True)
                         last = text[-1]
+                        texts.append(text)
                 case AnswerEnd():
                     if folder:
                         print(folder.end(), end="", flush=True)
@@ -139,13 +182,7 @@ async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> int
                         print(flush=True)
                     if sys.stderr.isatty():
                         print(style.dim(footer(told, time.monotonic() - began)), file=sys.stderr, flush=True)
-    return 0
-
-
-def _indented(body: bytes) -> str:
-    import json
-
-    return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
+    return "".join(texts)
 
 
 def footer(closing: AnswerEnd, seconds: float) -> str:

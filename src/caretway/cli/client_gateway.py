@@ -21,9 +21,8 @@ from ..server.access import new_key
 from .clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
-from .running import answers, ask, dialled, gateway_there, noted_gateways
+from .running import LAUNCH_LOG, answers, ask, dialled, gateway_there, noted_gateways
 
-LOG: Final = "launch.log"
 _MAX_LOG: Final = 1_000_000
 _HARMLESS: Final = frozenset({"config", "data_dir", "port", "host"})
 """Flags that a running gateway may be used with."""
@@ -55,7 +54,7 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
         return
     from ..gateway import Gateway
 
-    _log_to(settings.data_dir / LOG, settings)
+    _log_to(settings.data_dir / LAUNCH_LOG, settings)
     key = new_key()
     own = replace(
         settings,

@@ -20,6 +20,7 @@ from .process import INTERRUPTED, CommandFailed, buffer_streams, open_missing_st
 
 _COMMANDS: Final = (
     "serve",
+    "open",
     "launch",
     "setup",
     "env",

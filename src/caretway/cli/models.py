@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..config import Settings
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
-from .process import log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .terminal import Style, columns, style_for, terminal_width
 
@@ -23,12 +23,15 @@ DESCRIPTION: Final = "List the models that clients of `caretway serve` get to se
 EXAMPLES: Final = """\
 examples:
   caretway models
+  caretway models gpt codex
   caretway models --json
   caretway models --backend simulator
 """
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "caretway models [FILTER] [flags]"
+    parser.add_argument("filter", nargs="*", metavar="FILTER", help="Only models whose names contain these words.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
 
@@ -37,7 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     log_to_stderr("warning")
-    models = run_loop(_ask(settings))
+    models = matching(run_loop(_ask(settings)), arguments.filter)
+    if arguments.filter and not models:
+        raise CommandFailed(f"no model matches {' '.join(arguments.filter)!r}", "see: caretway models")
     say(
         [as_json(models)]
         if arguments.json
@@ -61,6 +66,15 @@ async def models_for_clients(backend: Backend, settings: Settings) -> list[Model
 
     table = await aside(make_table, await backend.models(), settings.model_aliases)
     return shown_models(table, settings.models, only=settings.models_only)
+
+
+def matching(models: Sequence[ModelInfo], words: Sequence[str]) -> list[ModelInfo]:
+    """Those with all of the words in their id, name or aliases."""
+
+    def known_as(model: ModelInfo) -> str:
+        return " ".join((model.id, model.name, *model.aliases)).lower()
+
+    return [model for model in models if all(word.lower() in known_as(model) for word in words)]
 
 
 def as_json(models: Sequence[ModelInfo]) -> str:

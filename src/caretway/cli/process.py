@@ -31,6 +31,8 @@ Result = TypeVar("Result")
 
 GC_THRESHOLDS: Final = (10_000, 20, 20)
 """Python's defaults are 700, 10, 10: a collection for every request, and a full one every hundred."""
+RESTART: Final = signal.SIGUSR1
+"""Makes `caretway serve` stop and start again in its place, with the same flags."""
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Exit code after Ctrl-C, as shells expect it."""
 HASTE_S: Final = 2.0
@@ -100,8 +102,10 @@ def end_now(number: signal.Signals) -> None:
     os._exit(128 + number)
 
 
-async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> signal.Signals:
-    """Wait for SIGINT or SIGTERM and return it. `again` is called for each later one."""
+async def stop_signal(
+    again: Callable[[signal.Signals], None] = end_now, also: Iterable[signal.Signals] = ()
+) -> signal.Signals:
+    """Wait for SIGINT, SIGTERM or one of `also`, and return it. `again` is called for each later one."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -113,7 +117,7 @@ async def stop_signal(again: Callable[[signal.Signals], None] = end_now) -> sign
         else:
             arrived.set_result(number)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, *also):
         loop.add_signal_handler(number, note, number)
     return await arrived
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLDER: Final = "gateways"
+LAUNCH_LOG: Final = "launch.log"
+NOT_RUNNING: Final = "no gateway is running"
+START_ONE: Final = "start one: caretway serve"
 _MAX_NOTE: Final = 10_000
 _MAX_ANSWER: Final = 8_000_000
 _ASK_S: Final = 10.0
@@ -50,6 +53,10 @@ class RunningGateway(Struct, frozen=True):
     started: float
     awaits_login: bool = False
     """It simulates until there is a sign-in, then answers from Cursor."""
+    restarts: bool = False
+    """`process.RESTART` makes it stop and start again in its place."""
+    log_file: str = ""
+    """Where it writes its log besides its terminal."""
 
 
 @asynccontextmanager
@@ -68,6 +75,8 @@ async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             gateway.local_key,
             time.time(),
             gateway.awaits_sign_in,
+            True,
+            str(settings.log_file.absolute()) if settings.log_file else "",
         )
         with _noted(settings.data_dir / FOLDER, note) as file:
             gateway.switched = lambda: _write(file, replace(note, backend=gateway.backend.name, awaits_login=False))
@@ -196,6 +205,11 @@ def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayA
         return GatewayAnswer(response.status, backend, json.loads(data))
     except (ValueError, RecursionError):
         return GatewayAnswer(response.status, backend)
+
+
+def answering_gateways(data_dir: Path) -> list[RunningGateway]:
+    """Of this user, newest first. Blocking."""
+    return [note for note in noted_gateways(data_dir) if note.url.startswith("https:") or answers(note.url)]
 
 
 def answers(url: str) -> bool:

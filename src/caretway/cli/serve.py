@@ -5,6 +5,7 @@ answers; never a key), which does not wait for Cursor; what is said while it sto
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -24,7 +25,7 @@ from ..server.access import reachable_from_outside
 from .flags import add_setting_flags, settings_from
 from .models import models_for_clients
 from .parsing import PROGRAM
-from .process import Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
+from .process import RESTART, Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
 
@@ -89,6 +90,10 @@ _SLOW_END_S: Final = 1.0
 """If stopping takes longer, print a line even if no response is running."""
 
 
+_AGAIN: Final = -1
+"""In place of an exit code: start again."""
+
+
 class Running(Protocol):
     """How many turns the gateway has, of all accounts together."""
 
@@ -133,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
         hide_from_children()
 
     try:
-        return run_loop(serve(settings, announced_gateway, style_for(sys.stdout)))
+        code = run_loop(serve(settings, announced_gateway, style_for(sys.stdout)))
     except OSError as failure:
         if isinstance(failure, BrokenPipeError):
             raise
@@ -141,13 +146,20 @@ def run(arguments: argparse.Namespace) -> int:
 
         owner = port_owner(settings.data_dir, settings.host, settings.port) if failure.errno == EADDRINUSE else ""
         raise listening_failed(failure, settings.host, settings.port, "caretway serve", owner) from failure
+    if code == _AGAIN:
+        os.execv(sys.executable, [sys.executable, "-m", "caretway", *sys.argv[1:]])  # noqa: S606 - this very program
+    return code
+
+
+async def _stop_or_restart(again: Haste) -> signal.Signals:
+    return await stop_signal(again, also=(RESTART,))
 
 
 async def serve(
     settings: Settings,
     gateway: Callable[[Settings], AbstractAsyncContextManager[Served]],
     style: Style,
-    stopped: Callable[[Haste], Awaitable[signal.Signals]] = stop_signal,
+    stopped: Callable[[Haste], Awaitable[signal.Signals]] = _stop_or_restart,
 ) -> int:
     import asyncio
 
@@ -178,7 +190,7 @@ async def serve(
                 remark([stopping(number, answers, settings.shutdown_grace)])
             else:
                 late = asyncio.get_running_loop().call_later(_SLOW_END_S, remark, [stopping(number)])
-        return exit_code(number)
+        return _AGAIN if number is RESTART else exit_code(number)
     except asyncio.CancelledError:
         if haste.asked_by is None:
             raise

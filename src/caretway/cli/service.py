@@ -1,5 +1,6 @@
-"""`caretway service install | uninstall | start | stop | status | logs`: the gateway as a service of this user, with
-systemd or launchd. Which settings the service has, which of this shell's it does not see, and what uninstalling leaves.
+"""`caretway service install | uninstall | start | stop | restart | status | logs`: the gateway as a service of this
+user, with systemd or launchd: its settings, variables of this shell that it does not see, what uninstalling leaves.
+Without a service, `stop`, `restart` and `logs` apply to the gateway that `caretway serve` started.
 """
 
 from __future__ import annotations
@@ -7,7 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -15,8 +18,9 @@ from typing import Final
 from ..config import SETTINGS, Settings, process_environment, process_home, user_config_file
 from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
-from .process import CommandFailed, remark, say, tell
-from .service_manager import ELSEWHERE, Launchd, Manager, manager_here
+from .process import RESTART, CommandFailed, remark, say, tell
+from .running import LAUNCH_LOG, NOT_RUNNING, START_ONE, RunningGateway, noted_gateways
+from .service_manager import ELSEWHERE, Launchd, Manager, manager_here, tail_command
 from .terminal import pairs, style_for
 from .units.definition import ServiceDefinition, programs_at_home
 
@@ -26,9 +30,9 @@ DESCRIPTION: Final = (
     "The gateway as a service of yours, with systemd (Linux) or launchd (macOS).\n"
     "  install      write the service's file, start it now and at every login\n"
     "  uninstall    stop it, remove its file, and list what is left\n"
-    "  start, stop  until the next login\n"
+    "  start        start it until the next login\n"
     "  status       whether it runs, and where\n"
-    "  logs         its log\n"
+    "  stop, restart, logs   of the service, or of the gateway that runs without one\n"
     "Flags of `serve` that are given to install are the service's flags. It reads your\n"
     "settings file, and none of the variables of this terminal."
 )
@@ -38,12 +42,14 @@ examples:
   caretway service install --port 8080 --backend agent
   caretway service install --print         show the file, change nothing
   caretway service logs --follow
+  caretway service restart
   caretway service uninstall
 """
-USAGE: Final = "caretway service install|uninstall|start|stop|status|logs [flags]"
+USAGE: Final = "caretway service install|uninstall|start|stop|restart|status|logs [flags]"
 
 _MAIN_FLAGS: Final = ("port", "host", "backend", "config", "data_dir", "log_level")
 _STOP_MARGIN_S: Final = 15.0
+_LOOK_S: Final = 0.05
 _LOGIN_HINT: Final = "keep the key with: caretway login --api-key-stdin"
 
 
@@ -165,7 +171,6 @@ def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
 
 def left_behind(settings: Settings) -> list[str]:
     """What is still on the machine, and how it is removed."""
-    from .running import noted_gateways
     from .setup_journal import Journal
 
     rows = [("gateway", f"{one.url} runs: kill {one.pid}") for one in noted_gateways(settings.data_dir)]
@@ -193,11 +198,71 @@ def _start(_: argparse.Namespace, __: Settings) -> int:
     return 0
 
 
-def _stop(_: argparse.Namespace, __: Settings) -> int:
-    manager = _installed()
-    manager.stop()
-    say(["Stopped."])
+def _stop(_: argparse.Namespace, settings: Settings) -> int:
+    if (manager := _active()) is not None:
+        manager.stop()
+        say(["Stopped."])
+        return 0
+    note = _gateway(settings)
+    os.kill(note.pid, signal.SIGTERM)
+    _until(lambda: all(one.pid != note.pid for one in noted_gateways(settings.data_dir)), settings, note)
+    say([f"Stopped {note.url}."])
     return 0
+
+
+def _restart(_: argparse.Namespace, settings: Settings) -> int:
+    if (manager := _active()) is not None:
+        manager.restart()
+        say(["Restarted."])
+        return 0
+    note = _gateway(settings)
+    if not note.restarts:
+        raise CommandFailed(f"{note.url} is of an older version", f"stop it (kill {note.pid}) and start it again")
+    os.kill(note.pid, RESTART)
+    _until(lambda: _is_new(settings, note), settings, note)
+    say([f"Restarted {note.url}."])
+    return 0
+
+
+def _is_new(settings: Settings, before: RunningGateway) -> bool:
+    return any(one.pid == before.pid and one.started > before.started for one in noted_gateways(settings.data_dir))
+
+
+def _until(done: Callable[[], bool], settings: Settings, note: RunningGateway) -> None:
+    """Answers that run may end first, and turns of a cluster stay reachable for a while."""
+    limit = (
+        time.monotonic() + settings.shutdown_grace + settings.cluster_drain * bool(settings.cluster) + _STOP_MARGIN_S
+    )
+    while not done():
+        if time.monotonic() > limit:
+            raise CommandFailed(f"{note.url} does not stop", f"end it: kill -9 {note.pid}")
+        time.sleep(_LOOK_S)
+
+
+def _active() -> Manager | None:
+    """The manager of the service, if it is installed and runs."""
+    if not Path("/run/systemd").exists() and sys.platform == "linux":
+        return None
+    try:
+        manager = manager_here(process_environment(), process_home())
+    except CommandFailed:
+        return None
+    if not manager.path.exists() or manager.problem():
+        return None
+    return manager if manager.state()[0] == "active" else None
+
+
+def _gateway(settings: Settings) -> RunningGateway:
+    """The only one that runs, or the one on the port that was named."""
+    found = noted_gateways(settings.data_dir)
+    if settings.origin("port") != "default":
+        found = [note for note in found if note.url.endswith(f":{settings.port}")]
+    if not found:
+        raise CommandFailed(NOT_RUNNING, START_ONE)
+    if len(found) > 1:
+        ports = ", ".join(note.url.rpartition(":")[2] for note in found)
+        raise CommandFailed(f"{len(found)} gateways are running", f"choose one with --port: {ports}")
+    return found[0]
 
 
 def _installed() -> Manager:
@@ -214,8 +279,6 @@ def _require(manager: Manager) -> None:
 
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
-    from .running import noted_gateways
-
     manager = manager_here(process_environment(), process_home())
     installed = manager.path.exists()
     if not installed:
@@ -244,9 +307,27 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _logs(arguments: argparse.Namespace, settings: Settings) -> int:
-    manager = _installed()
-    words = manager.log_command(settings, arguments.lines, follow=arguments.follow)
+    if (manager := _active()) is not None:
+        words = manager.log_command(settings, arguments.lines, follow=arguments.follow)
+    else:
+        words = tail_command(_log_file(settings), arguments.lines, follow=arguments.follow)
     os.execvp(words[0], words)  # noqa: S606 - the log's own reader takes over, with its pager and its keys
+
+
+def _log_file(settings: Settings) -> Path:
+    """Of the gateway that runs; else of the last one that `caretway launch` or the service started."""
+    notes = noted_gateways(settings.data_dir)
+    if notes:
+        note = _gateway(settings)
+        if note.log_file:
+            return Path(note.log_file)
+        raise CommandFailed(
+            f"{note.url} writes its log to its own terminal alone", "start it with: caretway serve --log-file FILE"
+        )
+    for file in (settings.log_file, settings.data_dir / "log" / "caretway.log", settings.data_dir / LAUNCH_LOG):
+        if file is not None and file.is_file():
+            return file
+    raise CommandFailed("there is no log", START_ONE)
 
 
 _ACTIONS: Final[dict[str, Callable[[argparse.Namespace, Settings], int]]] = {
@@ -254,6 +335,7 @@ _ACTIONS: Final[dict[str, Callable[[argparse.Namespace, Settings], int]]] = {
     "uninstall": _uninstall,
     "start": _start,
     "stop": _stop,
+    "restart": _restart,
     "status": _status,
     "logs": _logs,
 }

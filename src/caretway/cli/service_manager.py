@@ -38,6 +38,7 @@ class Manager(Protocol):
     def reload(self) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
+    def restart(self) -> None: ...
     def state(self) -> tuple[str, int]:
         """`active` or the manager's own word, and the process id or 0."""
         ...
@@ -84,6 +85,9 @@ class Systemd:
     def stop(self) -> None:
         _must(["systemctl", "--user", "stop", systemd.UNIT])
 
+    def restart(self) -> None:
+        _must(["systemctl", "--user", "restart", systemd.UNIT])
+
     def state(self) -> tuple[str, int]:
         words = ["systemctl", "--user", "show", "--property", "ActiveState,MainPID", systemd.UNIT]
         told = dict(line.partition("=")[::2] for line in _must(words).splitlines())
@@ -128,6 +132,9 @@ class Launchd:
     def stop(self) -> None:
         _must(["launchctl", "bootout", f"{self._domain}/{LABEL}"])
 
+    def restart(self) -> None:
+        _must(["launchctl", "kickstart", "-k", f"{self._domain}/{LABEL}"])
+
     def state(self) -> tuple[str, int]:
         done = _run(["launchctl", "print", f"{self._domain}/{LABEL}"])
         if done.returncode:
@@ -136,14 +143,17 @@ class Launchd:
         return ("active", int(found[1])) if found else ("inactive", 0)
 
     def log_command(self, settings: Settings, lines: int, *, follow: bool) -> list[str]:
-        file = settings.log_file or settings.data_dir / "log" / "caretway.log"
-        return ["tail", "-n", str(lines), *(["-F"] if follow else []), str(file)]
+        return tail_command(settings.log_file or settings.data_dir / "log" / "caretway.log", lines, follow=follow)
 
     def after_install(self) -> list[str]:
         return [
             "It runs now, and from your next login on.",
             "  caretway service status    caretway service logs",
         ]
+
+
+def tail_command(file: Path, lines: int, *, follow: bool) -> list[str]:
+    return ["tail", "-n", str(lines), *(["-F"] if follow else []), str(file)]
 
 
 def _user() -> str:

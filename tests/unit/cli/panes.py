@@ -51,6 +51,7 @@ PANES: Final = {
     "mistake": Pane(("serve", "--prot", "1")),
     "mistake-command": Pane(("lanch", "opencode")),
     "serve": Pane(("serve", *SIMULATED, "--port", "0"), until="caretway ask"),
+    "open": Pane(("open",)),
     "launch": Pane(("launch",)),
     "launch-print-opencode": Pane(("launch", "opencode", "--print", *SIMULATED)),
     "launch-print-claude": Pane(("launch", "claude", "--print", *SIMULATED)),

@@ -111,7 +111,7 @@ ERRORS = [
         "[advanced]\nsystem_delivery = 'message'",
         {},
         {},
-        "there is no setting \"system_delivery\": it is `system` in agent_quirks now",
+        'there is no setting "system_delivery": it is `system` in agent_quirks now',
     ),
     ("nothing near", "xyzzy = 1", {}, {}, 'file FILE: there is no setting "xyzzy"'),
     ("a table that is none", "[server]\nport = 1", {}, {}, 'there is no setting "server"'),
