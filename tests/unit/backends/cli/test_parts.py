@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cli.models import BUILT_IN, FALLBACK, CliAccount, ModelList, read_models, read_status, with_aliases
+from caretway.backends.cli.models import (
+    BUILT_IN,
+    FALLBACK,
+    CliAccount,
+    ModelList,
+    read_models,
+    read_status,
+    with_aliases,
+)
 from caretway.backends.cli.process import KEPT, Scratch, Slots
 from caretway.backends.cli.program import (
     Work,
