@@ -9,8 +9,7 @@ from caretway.assembly import access_rules, key_book, look_every
 from caretway.config import ConfigError, Settings
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.server.access import Access, is_key
-from caretway.server.body import BodyLimits
-from caretway.server.limits import ConnectionLimits
+from caretway.server.request_reader import BodyLimits, ConnectionLimits
 
 KEY, OTHER = "k" * 32, "o" * 32
 

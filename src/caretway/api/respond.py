@@ -36,8 +36,7 @@ from .documents import inline_pdfs
 from .images import ImageFetcher
 from .passed import passed_request
 
-# ---- Decodes a large body in short steps, beside the event loop, and limits its text without images
-# (`max_text_bytes`).
+# ---- Decodes a large body in short steps, beside the event loop, and limits its text without images.
 
 
 def decode_large(dialect: Dialect, body: bytes, headers: Mapping[str, str], limits: ShapeLimits) -> TurnRequest:
