@@ -109,7 +109,7 @@ def key_book(settings: Settings) -> KeyBook:
 
 
 def key_file(settings: Settings) -> KeyFile:
-    """Those of this gateway alone, or its copy of the cluster's."""
+    """The named keys of this gateway, or its copy of the cluster's."""
     return KeyFile(settings.data_dir, name=CLUSTER_COPY) if settings.cluster else KeyFile(settings.data_dir)
 
 
@@ -289,7 +289,7 @@ def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
 
 
 def _turn_routes() -> dict[str, str]:
-    """Where each API is asked for answers, by its name."""
+    """The route for answers of each API, by its name."""
     return {
         dialect.name: PREFIX + route.path
         for dialect in dialects()
@@ -332,7 +332,7 @@ def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Sen
 
 
 def _general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
-    """Those of the settings, for everybody unless they say otherwise."""
+    """The budgets in the settings; they apply to everybody unless they name another scope."""
     try:
         return parse_budgets(settings.budgets, BudgetScope.EVERYBODY)
     except ValueError as problem:
@@ -529,7 +529,7 @@ def tenant_per_key(
 
 
 def build_page(services: SharedServices, access: Access, facts: GatewayFacts, first: OpenTenant) -> PageApi:
-    """Not where every client brings an account of its own: it would show one of them what others do."""
+    """The dashboard. Not for passthrough mode, where it would show one client what others do."""
     cluster = services.cluster
     return PageApi(
         services.settings,

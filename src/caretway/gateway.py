@@ -167,7 +167,7 @@ class Gateway:
 
     @property
     def awaits_sign_in(self) -> bool:
-        """It simulates for lack of credentials, and takes up those that `caretway login` stores."""
+        """Whether it simulates for lack of credentials and will use those that `caretway login` stores."""
         return self.settings.backend == "auto" and self.backend.standing == "simulated"
 
     async def _await_sign_in(self) -> None:

@@ -103,7 +103,7 @@ def _metadata() -> tuple[dict[str, tuple[str, ...]], str]:
 
 
 def told_source(direct_url: str | None) -> str:
-    """Where pip says that it came from (PEP 610), as pip takes it again."""
+    """The source that pip recorded (PEP 610), as pip accepts it."""
     if not direct_url:
         return ""
     told = json.loads(direct_url)

@@ -76,7 +76,7 @@ def open_api(settings: Settings) -> AutoTransport:
 
 
 def open_runs(settings: Settings) -> RunHosts:
-    """The same, and runs on the host that serves them."""
+    """Like `open_api`, with runs on the host that serves them."""
     known = hosts(settings)
     fixed = known.run if known.run_fixed else ""
     return RunHosts(open_api(settings), known.api, lambda url: _open(settings, url), time.monotonic, fixed)
@@ -563,7 +563,7 @@ def mcp_bridge(settings: Settings, only: str = "", *, remote: bool = False) -> "
 
 
 def mcp_sign_in(settings: Settings, url: str) -> "SignInFile":
-    """Where the sign-in to the MCP server at this address is kept."""
+    """The store of the sign-in to the MCP server at this address."""
     from .mcp.sign_ins import open_sign_in
 
     close_data_dir(settings.data_dir, settings.origin("data_dir"))

@@ -59,7 +59,7 @@ class Simulator:
 
     @property
     def billed(self) -> BilledRuns:
-        """What the dashboard tells about runs."""
+        """The usage events that the dashboard's calls report."""
         return self._shared.billed
 
     @property

@@ -147,8 +147,8 @@ class Account:
         return replace(self, refused=self._credentials, refused_at=now)
 
     def dead(self, now: float) -> bool:
-        """Nothing renews it: its refresh token was refused a short while ago. An API key is asked about again sooner,
-        because nobody can replace it while the gateway runs."""
+        """True if the refresh token was refused recently, so nothing renews it. An API key is tried again sooner,
+        because it cannot be replaced while the gateway runs."""
         lately = self.refused_at - CLOCK_SLACK_S <= now < self.refused_at + DEAD_S
         return bool(self.refresh_token) and lately and self.refused == self._credentials
 

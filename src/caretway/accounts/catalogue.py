@@ -213,7 +213,8 @@ class ModelCatalogue:
 
 @lru_cache(maxsize=4)
 def _table(listed: tuple[ModelInfo, ...], aliases: tuple[tuple[str, str], ...]) -> ModelTable:
-    """The same list, which most accounts have, is looked through once: 400 models take 45 ms (November 2026)."""
+    """Index of a model list. Cached, because most accounts have the same one and 400 models take 45 ms (November
+    2026)."""
     return make_table(listed, dict(aliases))
 
 
@@ -276,7 +277,7 @@ def shown_models(table: ModelTable, extra: Sequence[str] = (), *, only: bool = F
 
 
 def each_once(models: Iterable[ModelInfo]) -> list[ModelInfo]:
-    """Without those that are only another name for a model, as people count them."""
+    """The models without rows that only rename another one."""
     return [model for model in models if not model.stands_for]
 
 

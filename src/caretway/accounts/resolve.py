@@ -63,7 +63,7 @@ def default_variant(model: ModelInfo) -> ModelVariant:
 
 
 def can_think(model: ModelInfo) -> bool:
-    """It thinks, or can be told to."""
+    """Whether the model thinks or can be made to."""
     ids = {key for key, _ in model.parameters} | {key for v in model.variants for key, _ in v.parameters}
     return model.reasoning or bool(ids & {"thinking", *EFFORT_IDS})
 
@@ -113,7 +113,7 @@ def _differs(wanted: bool | None, has: bool | None) -> bool:
 
 
 def _rungs_apart(wanted: str | None, has: str | None) -> tuple[int, int]:
-    """Of two that are as far away, the lower one."""
+    """Distance between effort levels; of two equally distant ones the lower counts as nearer."""
     if wanted is None or wanted == has:
         return 0, 0
     if has not in SCALE or wanted not in SCALE:
@@ -319,7 +319,8 @@ def _listed(name: str, table: ModelTable) -> Meaning | None:
 
 
 def _spelled(name: str, table: ModelTable) -> Meaning | None:
-    """The same words and the same version, in another order; with words for a rung behind them or without."""
+    """Models with the same words and version in another order, with or without words for an effort level behind
+    them."""
     if "@" in name or "[" in name:
         return None
     asked = read_name(name)

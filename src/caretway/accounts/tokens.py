@@ -75,7 +75,7 @@ class NoToken:
 
 
 class Shelf(Protocol):
-    """Where an account is stored. Other processes may change it at any time, except within `locked`."""
+    """The store of an account. Other processes may change it at any time, except within `locked`."""
 
     def stamp(self) -> object:
         """A new value after every change by another process. Must be cheap: it is read before every request."""
@@ -167,8 +167,8 @@ class RenewedToken:
         return self._verdict(self._last, refused)
 
     async def _outcome(self, refused: str) -> _Outcome:
-        """Of a renewal that knows of the refusal. One under way may have begun before it, and have found that token
-        good. What is kept here may be another one by now: another process changes it, too."""
+        """The result of a renewal that started after the refusal. One that is under way may have begun before it and
+        found that token good, and another process may have changed the stored token."""
         while True:
             begins = self._renewal is None
             if self._renewal is None:

@@ -219,7 +219,7 @@ class AcceptedRequest:
         return self._application.answer(self._matched, self._request, self._response)
 
     def leave(self) -> None:
-        """It is over, however it ended. May be called again, and for what never began."""
+        """End of the request, however it ended. Idempotent, and allowed before a start."""
         if self._begun:
             self._begun = False
             self._application.leave(self._matched)

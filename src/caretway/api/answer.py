@@ -118,8 +118,8 @@ class Answer(ABC):
         await self._done
 
     def stop(self) -> None:
-        """It is over, however it ended. What may still call it (a turn that is parked, a connection that is kept)
-        holds an empty shell from now on: an answer is freed when its task is, without a search for cycles."""
+        """The answer is over. Later calls (from a parked turn or a kept connection) do nothing, so that its memory is
+        freed without a search for cycles."""
         self._over = True
         self._writer.forget()
         del self._response, self._writer
@@ -156,8 +156,8 @@ class Answer(ABC):
 
     @abstractmethod
     def _pump(self) -> None:
-        """There is something to take, or the client can take more. Called from sockets' callbacks: nothing may get
-        out of here, it would end in a place that knows nothing of this answer."""
+        """Take and write events. Called from socket callbacks, so it never raises: nothing above it would know this
+        answer."""
 
     def _next_deadline(self) -> float:
         """When, on the loop's clock, something must be done even if no event comes."""

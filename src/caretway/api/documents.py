@@ -148,7 +148,7 @@ def _unreadable(message: str, hint: str) -> GatewayError:
 
 
 class PdfPlace(Struct, frozen=True):
-    """Where a PDF stands in a body."""
+    """The position of a PDF in a body."""
 
     holder: dict[str, Any]
     key: str

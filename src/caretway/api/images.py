@@ -65,7 +65,7 @@ class Connector(Protocol):
 
 
 class Fetched(Struct):
-    """Also the parser's listener: it fills this in."""
+    """A fetched image; also the listener of the HTTP parser, which fills it in."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -221,7 +221,7 @@ async def get(
 
 
 class _Place(Struct, frozen=True):
-    """Where an image URL stands in a body, in one of the three spellings of the public APIs."""
+    """The position of an image URL in a body, in one of the three spellings of the public APIs."""
 
     holder: dict[str, Any]
     key: str

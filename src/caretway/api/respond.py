@@ -223,7 +223,7 @@ class Responder:
         writer.finish()
 
     def _new_id(self) -> str:
-        """Of a response. In a cluster it begins with who makes it."""
+        """A new response id. In a cluster it begins with the id of the gateway that makes it."""
         return urandom(16).hex() if self._elsewhere is None else self._elsewhere.id + urandom(14).hex()
 
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:

@@ -131,7 +131,7 @@ async def tools(call: HttpCall) -> None:
 
 
 async def metrics(call: HttpCall) -> None:
-    """Of all keys, for those that may see the dashboard; otherwise of the caller's own."""
+    """Metrics of all keys for callers that may see the dashboard; otherwise of the caller's own key."""
     gateway = call.gateway
     key = call.tenant.responder.named(call.request.caller)
     if key is not None and not key.page:

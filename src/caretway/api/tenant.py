@@ -47,7 +47,7 @@ class AccountWatch:
         self._until = 0.0
 
     async def told(self) -> dict[str, Any]:
-        """Of many who ask at once, one asks Cursor."""
+        """The account's usage. Concurrent callers share one request to Cursor."""
         async with self._lock:
             if self._told is None or time.monotonic() >= self._until:
                 self._told = await ask_account(self._source, self._clock)
@@ -185,7 +185,7 @@ class Tenant:
         return next(marked, self._default)
 
     async def known_model(self, name: str, caller: Caller = NOBODY) -> ModelInfo:
-        """One that the caller may use. Raises GatewayError."""
+        """The model, if the caller may use it. Raises GatewayError otherwise."""
         model = await self.models.find(name)
         if model is None or not self.responder.visible(caller, [model]):
             raise GatewayError(

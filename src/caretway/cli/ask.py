@@ -133,7 +133,7 @@ class PlaceToAsk:
 
 @asynccontextmanager
 async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]:
-    """One that runs, unless flags ask for something else; otherwise one for this question."""
+    """The running gateway, unless flags ask for another; otherwise one for this question."""
     from .running import answering_gateways
 
     for note in () if own else answering_gateways(settings.data_dir):

@@ -72,8 +72,7 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
 
 
 def usual_url(settings: Settings) -> str:
-    """Where `caretway serve` would listen with these settings. Raises where another user listens: what names this
-    address would talk to them."""
+    """The address at which `caretway serve` would listen with these settings. Raises if another user listens there."""
     url = _usual_url(settings)
     if strangers_port(url):
         port = settings.port + 1 if settings.port < 65535 else 0

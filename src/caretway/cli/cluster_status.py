@@ -89,7 +89,7 @@ async def _asked(settings: Settings) -> ClusterReport:
 
 
 def redis_place(url: str) -> str:
-    """Where it is, without user and password."""
+    """The address of Redis without user and password."""
     parts = urlsplit(url)
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 

@@ -207,7 +207,7 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
 
 
 async def _at_mcp_servers(settings: Settings) -> list[Finding]:
-    """Those that run elsewhere: to ask a program of this machine, it would have to be started."""
+    """Checks MCP servers that run elsewhere; a local one would have to be started for that."""
     from ..core.errors import GatewayError
     from ..upstream import offers_mcp, open_mcp_bridge
 

@@ -47,7 +47,7 @@ def read_rows(keys: Sequence[NamedKey], file: Path, now: float) -> list[KeyRow]:
 
 
 async def shared_rows(keys: Sequence[NamedKey], spent: SpentStore, now: float) -> list[KeyRow]:
-    """The same, as several gateways count it. Nobody notes there when a key was used last."""
+    """Rows of keys counted by a cluster. The last use of a key is not recorded there."""
     cycle, rows = await spent.cycle(), list[KeyRow]()
     for key in sorted(keys, key=lambda one: one.name.lower()):
         scope, levels = f"{KEY_PREFIX}{key.id}", list[Level]()

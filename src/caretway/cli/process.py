@@ -148,7 +148,7 @@ class Haste:
 
 
 def exit_code(stopped_by: signal.Signals | None) -> int:
-    """After Ctrl-C the exit code says interrupted; a stop by a service manager is success."""
+    """The exit code: interrupted after Ctrl-C, success after a stop by a service manager."""
     return INTERRUPTED if stopped_by is signal.SIGINT else 0
 
 
@@ -193,7 +193,7 @@ def tell(lines: Iterable[str]) -> None:
 
 
 def remark(lines: Iterable[str]) -> None:
-    """The same beside the output, each with our name."""
+    """Print lines on standard error, each with our name."""
     for line in lines:
         print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
 
@@ -208,7 +208,7 @@ def asked(ask: Callable[[str], str], question: str) -> str:
 
 
 def shown_width(stream: TextIO) -> int:
-    """Of its terminal, which need not be where standard output goes; 0: it is none, and lines may have any length."""
+    """The width of the stream's own terminal; 0 if it is none and lines may have any length."""
     return terminal_width(os.get_terminal_size(stream.fileno()).columns) if stream.isatty() else 0
 
 

@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def with_account(settings: Settings) -> Settings:
-    """With the backend to prove; raises CommandFailed, which says in one sentence what is missing."""
+    """The settings with the backend to prove; raises CommandFailed with what is missing."""
     from ..upstream import choose_backend, passes
     from .status import WITH_OUR_CREDENTIALS, account_facts
 
@@ -118,7 +118,7 @@ def with_account(settings: Settings) -> Settings:
 
 
 def secluded(settings: Settings) -> Settings:
-    """Nothing of this machine is offered to the model, whatever `caretway serve` would offer."""
+    """The settings without anything of this machine that could be offered to the model."""
     return replace(settings, local_tools="off", workspace=None, workspaces=(), mcp_offer="never")
 
 

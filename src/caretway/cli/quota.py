@@ -66,7 +66,7 @@ def quota_lines(told: dict[str, Any], style: Style) -> list[str]:
 
 
 def quota_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same as labels and values."""
+    """The quota as labels and values."""
     if not told["known"]:
         return [("quota", f"not known: {told['reason']}")]
     pools = ", ".join(f"{pool['name']} {_percent(pool['percent_used'])}" for pool in told["pools"])

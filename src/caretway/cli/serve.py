@@ -102,7 +102,7 @@ class Running(Protocol):
 
     @property
     def parked(self) -> int:
-        """Those that wait for tool results; a shutdown does not wait for these."""
+        """Turns that wait for tool results; a shutdown does not wait for them."""
         ...
 
 

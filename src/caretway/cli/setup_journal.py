@@ -63,7 +63,7 @@ class Journal:
         write_text(self._folder / f"{record.client}.json", json.dumps(body, ensure_ascii=False), 0o600)
 
     def put_back(self, client: str, record: SetupRecord | None) -> None:
-        """As it was before; None: there was none."""
+        """Restore the record of before; None: there was none."""
         if record is None:
             self.forget(client)
         else:
@@ -121,7 +121,7 @@ def make_folders(path: Path) -> tuple[str, ...]:
 
 
 def remove_folders(folders: Sequence[str]) -> None:
-    """Those that are empty; others have got something since."""
+    """Remove the folders that are still empty."""
     for folder in folders:
         with suppress(OSError):
             os.rmdir(folder)

@@ -104,7 +104,7 @@ def folded(text: str, room: int) -> list[str]:
 
 
 def wrapped(text: str, room: int) -> list[str]:
-    """The same between words; only a word that is longer than `room` is cut."""
+    """Wrap between words; only a word longer than `room` is cut."""
     lines = wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     return [part for line in lines for part in folded(line, room)]
 

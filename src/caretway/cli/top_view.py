@@ -67,7 +67,7 @@ def screen(
 
 
 def listing(now: dict[str, Any], overview: dict[str, Any], style: Style, width: int, levels: str) -> list[str]:
-    """The same without keys, for a pipe: as long as it is."""
+    """The view without key bindings, for a pipe: as long as it needs."""
     turns = ordered(now["turns"], TopState())
     table = _table(turns, TopState(), style, width, now["at"]) if turns else ["nothing is running"]
     error = _error(now, style, width)

@@ -53,8 +53,8 @@ class Calls:
         return found
 
     async def run_each(self, commands: Sequence[Command]) -> list[Any]:
-        """The same, with a RedisAway in the place of each command that was refused. Raises RedisAway when there was no
-        answer: then nobody knows what was done."""
+        """Like `run`, with a RedisAway in place of each refused command. Raises RedisAway without an answer: then the
+        outcome is unknown."""
 
         async def work(redis: "Redis") -> list[Any]:
             pipeline = redis.pipeline(transaction=False)

@@ -137,7 +137,7 @@ class Directory:
         return self._known.get(replica_id) if self._believed() else None
 
     async def ask(self, replica_id: str) -> Replica | None:
-        """The same; Redis is asked about one that was never heard of. Redis away: it is not found."""
+        """Like `find`, but asks Redis about an unknown replica. Not found if Redis is away."""
         found = self.find(replica_id)
         if found is not None or self._clock() < self._gone.get(replica_id, 0.0):
             return found
@@ -155,7 +155,7 @@ class Directory:
         return found
 
     def not_there(self, replica_id: str) -> None:
-        """It did not answer as itself. It is asked about again when its next heartbeat could have come."""
+        """The replica did not answer as itself. It is looked up again when its next heartbeat could have come."""
         self._known.pop(replica_id, None)
         if len(self._gone) > 1000:
             self._gone.clear()
@@ -257,7 +257,7 @@ class Directory:
 
 
 async def read_replicas(link: RedisLink, seal: Seal, *, tidy: bool = False) -> list[Replica]:
-    """Those that are alive, in no order. `tidy`: others are taken off the list. Raises RedisAway."""
+    """The live replicas, in no order. `tidy`: others are taken off the list. Raises RedisAway."""
     begin = link.row("replica", "")
 
     async def work(redis: Redis) -> list[bytes]:

@@ -23,7 +23,7 @@ _MAX_TOLD: Final = 300
 
 
 class HopFailed(Exception):
-    """Nothing of an answer was given to the client."""
+    """The hop failed before the client got anything."""
 
     def __init__(self, why: str, *, stale: bool = False) -> None:
         super().__init__(why)

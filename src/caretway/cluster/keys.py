@@ -46,7 +46,7 @@ class ClusterKeys:
         return (await self.numbered())[1]
 
     async def numbered(self) -> tuple[int, Keys | None]:
-        """The same, with the number of the last change."""
+        """The keys with the number of the last change."""
         _, serial, keys = await self._current()
         return serial, keys
 

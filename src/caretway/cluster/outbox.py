@@ -86,13 +86,13 @@ class ClusterOutbox:
         self._take(_Row(commands, size, None))
 
     def send(self, commands: Sequence[Command], size: int = 0) -> "asyncio.Future[list[Any]]":
-        """The same; the results, or RedisAway, are in the future, which must be awaited."""
+        """Like `put`; the future has the results or RedisAway, and must be awaited."""
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._take(_Row(commands, size, done))
         return done
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """After everything that was asked for before. Raises RedisAway."""
+        """Run commands after everything that was queued before. Raises RedisAway."""
         return await self.send(commands)
 
     def count(self, place: bytes, amounts: Mapping[bytes, float], kept_s: int = 0) -> None:

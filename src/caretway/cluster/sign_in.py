@@ -130,7 +130,7 @@ class SharedSignIn:
         return self._calls.key("account", self._name(account))
 
     def _name(self, account: Account) -> bytes:
-        """Of the person, or of the key: tokens change."""
+        """The name of the account's row: of the person or the key, because tokens change."""
         known = account.name or account.api_key or hashlib.sha256(account.refresh_token.encode()).hexdigest()
         return self._seal.name("account", self._url.encode(), known.encode())
 

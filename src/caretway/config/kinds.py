@@ -300,7 +300,7 @@ def _redis_url(given: object) -> str:
 
 
 def show_redis_url(url: str) -> str:
-    """Without its password."""
+    """The URL without its password."""
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
     return parts._replace(

@@ -145,8 +145,7 @@ def editor_command() -> list[str]:
 
 
 def take_notify_socket() -> str:
-    """Where the service manager waits for word (sd_notify); empty if none does. Programs that we start must not see
-    it."""
+    """The socket of the service manager (sd_notify); empty if there is none. Child processes must not see it."""
     return os.environ.pop("NOTIFY_SOCKET", "")
 
 

@@ -35,7 +35,7 @@ def user_config_file(environ: Mapping[str, str], platform: str = sys.platform) -
 
 
 def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
-    """Where Cursor's own programs keep a sign-in: cursor-agent first, then the official SDK."""
+    """Where Cursor's programs keep a sign-in: cursor-agent first, then the official SDK."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
     agent = home / ".cursor" if platform == "darwin" else below_config / "cursor"

@@ -143,13 +143,14 @@ class GatewayError(Exception):
         return GatewayError, told
 
     def after_work(self) -> "GatewayError":
-        """The same failure of a turn whose tools ran inside the gateway: repeating it would run them again."""
+        """The failure of a turn whose tools ran inside the gateway: repeating it would run them again."""
         hint = "Tools have already run here: asking again may run them again. Look at what they did first."
         return GatewayError(self.kind, self.message, hint, self.param, self.code, repeatable=False, reason=self.reason)
 
 
 def gateway_stops() -> GatewayError:
-    """It ends, most often to be started again: then the same request is answered, results of tools included."""
+    """The error while the gateway stops. It is mostly started again, and then answers the same request, tool results
+    included."""
     return GatewayError(
         ErrorKind.CANCELLED,
         "The gateway is stopping.",

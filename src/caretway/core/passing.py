@@ -45,12 +45,12 @@ class PassedRequest(Struct, frozen=True):
     request_id: str
 
     def __repr__(self) -> str:
-        """Without the body."""
+        """Leaves out the body."""
         return f"PassedRequest({self.method} {self.target}, {self.request_id})"
 
 
 class Held(Struct, frozen=True):
-    """Where a ticket says that its turn lives."""
+    """Where the turn of a ticket lives."""
 
     replica: str
     sid: str
@@ -84,7 +84,7 @@ class Elsewhere(Protocol):
 
     @property
     def draining(self) -> bool:
-        """It stops soon, and begins nothing new that another could begin."""
+        """Whether it stops soon and begins nothing that another gateway could begin."""
         ...
 
     def meet(self, challenge: str) -> str:

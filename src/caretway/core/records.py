@@ -15,7 +15,7 @@ from .events import RunUsage, Usage
 
 
 class RequestOrigin(Struct, frozen=True, gc=False):
-    """Where a request for a model came from, for those who account for it."""
+    """The origin of a request for a model, for accounting."""
 
     caller: Caller = NOBODY
     request_id: str = ""

@@ -93,8 +93,8 @@ class Snapshot(Struct, frozen=True):
 
 
 class Source(Protocol):
-    """Where events come from. They are told of and fetched, so that a reader who is busy leaves them where they are,
-    and upstream is held back when too many wait."""
+    """A source of events. It signals that there are some, and the reader fetches them, so unread events hold upstream
+    back."""
 
     def listen(self, ready: Callable[[], None]) -> None:
         """From now on `ready` is called whenever something new can be taken, in the very callback that brought it.
@@ -131,7 +131,7 @@ class Turn(Source, Protocol):
         ...
 
     async def aclose(self) -> None:
-        """The same, and wait until it is done."""
+        """Close, and wait until it is done."""
         ...
 
 

@@ -69,7 +69,7 @@ def _to_paste(client: ClientProgram, where: Target, around: Surroundings) -> lis
 
 
 def _file(plan: FilePlan, around: Surroundings) -> dict[str, str]:
-    """As if the file were empty: the user knows what else is in it."""
+    """The file's content as if it were empty before: the user knows what else is in it."""
     place = plan.path
     below = place.is_relative_to(around.home)
     return {"title": f"~/{place.relative_to(around.home)}" if below else str(place), "text": applied(plan, None)}
@@ -104,7 +104,7 @@ def seen_clients(db: sqlite3.Connection, now: float) -> list[dict[str, Any]]:
 
 
 def with_mistakes(seen: list[dict[str, Any]], refused: Sequence[ToldRefusal]) -> list[dict[str, Any]]:
-    """Also of clients that never got an answer."""
+    """Add mistakes, also of clients that never got an answer."""
     by_name = {row["client"]: row for row in seen}
     for one in refused:
         row = by_name.get(one.client)

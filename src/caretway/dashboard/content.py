@@ -177,7 +177,7 @@ def _words(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """Nothing is read beyond what is kept."""
+    """Join texts, reading no more than is kept."""
     taken: list[str] = []
     room = MAX_CHARS + 2
     for text in filter(None, texts):

@@ -32,7 +32,7 @@ class Finding(Struct, frozen=True):
 
 
 def local_findings(settings: Settings) -> list[Finding]:
-    """Those that the page shows. Blocking."""
+    """The findings that the dashboard shows. Blocking."""
     return [check_data_dir(settings.data_dir), *check_space(settings.data_dir), check_ledger(settings)]
 
 

@@ -97,7 +97,7 @@ class PageApi:
         self.overview = LastLook()
 
     def switch(self, facts: GatewayFacts, tenant: Tenant, models: ModelCatalogue) -> None:
-        """After a sign-in it shows this account."""
+        """Show the account of a new sign-in."""
         self.tenant = tenant
         self.models = self.running.models = models
         self.now.switch(facts, tenant)

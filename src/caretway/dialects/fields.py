@@ -30,8 +30,8 @@ HEADING: Final = "Summary of the conversation so far, written before it was shor
 
 
 def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
-    """The same conversation, with the request for its summary as the newest message. A limit that is meant for an
-    answer would cut it."""
+    """The conversation with a request for its summary as the newest message, without the limit that was meant for an
+    answer."""
     asked = Message(Role.USER, (Text(instructions.strip() or ASK),))
     return replace(
         request,
@@ -120,8 +120,8 @@ def a_string(value: object, param: At) -> str:
 
 
 def stop_sequences(values: list[object], param: str, most: int) -> tuple[str, ...]:
-    """Without duplicates and empty ones. They are searched for in every piece of the answer, so both limits are
-    small."""
+    """The stop sequences without duplicates and empty ones. They are searched for in every piece of the answer, so both
+    limits are small."""
     if len(values) > most:
         raise invalid_value(param, f"at most {most} sequences are possible, not {len(values)}.")
     for i, one in enumerate(values):

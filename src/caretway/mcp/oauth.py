@@ -147,7 +147,7 @@ async def _addresses(url: httpx2.URL) -> list[str]:
 
 
 def _refusal(request: httpx2.Request, response: httpx2.Response) -> SignInFailed:
-    """Without its body: a server may write back what it was sent."""
+    """The refusal without its body: a server may repeat what it was sent."""
     try:
         answer = response.json()
     except ValueError:
@@ -294,7 +294,7 @@ def _dumped(model: OAuthMetadata | ProtectedResourceMetadata | None) -> dict[str
 
 
 async def _drop_body(response: httpx2.Response) -> None:
-    """Of an answer that is asked again: httpx would read it whole, however long it is."""
+    """Drop the body of an answer that is requested again: httpx would read it whole, however long it is."""
     if response.status_code in (401, 403):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         await response.stream.aclose()

@@ -56,7 +56,7 @@ class McpSignIn(msgspec.Struct, frozen=True, kw_only=True):
         return self.ends_at is not None and now >= self.ends_at
 
     def due(self, now: float) -> bool:
-        """It is time to renew it."""
+        """Whether it is time to renew."""
         if self.ends_at is None:
             return False
         return now >= max(self.ends_at - EARLY_S, self.received_at + 0.9 * (self.ends_at - self.received_at))

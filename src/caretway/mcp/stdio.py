@@ -104,7 +104,7 @@ class ServerProcess:
             self._child.writable.set()  # nothing waits to write any more
 
     def give_up(self, reason: str) -> None:
-        """It breaks the protocol, so it is killed without a grace."""
+        """Kill a server that breaks the protocol, without a grace period."""
         self._hopeless = True
         self._lines.clear()
         self.end(reason)

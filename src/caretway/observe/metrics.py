@@ -97,7 +97,7 @@ _MOST: Final = Family("process_max_fds", "File descriptors that may be open.")
 
 
 class _ResponseSeries(Struct, frozen=True):
-    """Where responses that are alike are counted."""
+    """Counters of responses with the same labels."""
 
     responses: list[float]
     calls: list[float] | None
@@ -107,7 +107,7 @@ class _ResponseSeries(Struct, frozen=True):
 
 
 class _RunSeries(Struct, frozen=True):
-    """The same of runs."""
+    """Counters of runs with the same labels."""
 
     runs: list[float]
     tokens: tuple[list[float], ...]

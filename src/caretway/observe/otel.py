@@ -433,7 +433,7 @@ def _tokens(usage: Tokens) -> dict[str, int | None]:
 
 
 def _given(attributes: Mapping[str, Any]) -> Attributes:
-    """Without those that say nothing."""
+    """The attributes that have a value."""
     return {name: value for name, value in attributes.items() if value is not None and value != ""}
 
 

@@ -94,7 +94,7 @@ class Redactor:
         }
 
     def value(self, value: object, field: str = "") -> object:
-        """The same JSON structure, with content only if that was asked for."""
+        """The JSON structure, with content only if that was asked for."""
         if isinstance(value, str):
             if self._content or (field in _PLAIN and _WORD.fullmatch(value)):
                 return self.text(value)
@@ -115,7 +115,7 @@ class Redactor:
 
 
 def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
-    """Without such a substring there is nothing to hide."""
+    """Replace secrets. Texts without any of the signs are returned as they are."""
     for sign in signs:
         if sign in text:
             return secrets.sub(HIDDEN, text)

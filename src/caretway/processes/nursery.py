@@ -82,8 +82,8 @@ class Finished:
 
 
 async def run_to_end(command: Command, *, timeout_s: float, output_bytes: int) -> Finished:
-    """The same for a command that may run long and print much: the beginning and the end of its output are kept, also
-    after a timeout. Raises CannotStart."""
+    """Run a command that may take long and print much: the beginning and end of its output are kept, also after a
+    timeout. Raises CannotStart."""
     stdout, stderr = HeadTail(output_bytes), HeadTail(output_bytes)
     began = asyncio.get_running_loop().time()
     child = await start_child(command, _Keeper(stdout), stdin=subprocess.DEVNULL, stderr=stderr, grace=PATIENCE_S)

@@ -51,7 +51,7 @@ class Killable(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Without a warning."""
+        """Kill it without a warning."""
         ...
 
 

@@ -25,7 +25,7 @@ Judge = Callable[[Facts], CaseVerdict]
 
 
 def answered(fact: str, yes: str, helps: str, no: str = "") -> Judge:
-    """A case that is right or not; `helps` says what to do about an empty answer or a refusal."""
+    """Judges a case that is right or not; `helps` is the advice for an empty answer or a refusal."""
 
     def judge(facts: Facts) -> CaseVerdict:
         match facts[fact]:

@@ -41,7 +41,7 @@ async def text(desk: Desk) -> None:
 
 
 def _see_text(desk: Desk, moments: Sequence[Moment]) -> None:
-    """Nothing is seen where there are no moments."""
+    """What the moments show of the text; nothing without moments."""
     for sight in (sightings.ends, sightings.first_checkpoint, sightings.preamble):
         desk.found(sight(moments) if moments else {})
 

@@ -24,7 +24,7 @@ _PLAIN: Final = re.compile(r"[\w.,=+:/\[\] -]{0,80}")
 
 
 class BadReceipt(ValueError):
-    """Not a receipt, or not one of this version."""
+    """The file is not a receipt, or not one of this version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def of(moments: Moments, *kinds: str) -> list[Moment]:
 
 
 def outcome(moments: Moments) -> str:
-    """Of a run in which any text is right: right, empty or refused; failed when it was cut."""
+    """The outcome of a run in which any text is right: right, empty or refused; failed if it was cut."""
     if of(moments, "text"):
         return "right"
     end = of(moments, "end")
@@ -107,7 +107,7 @@ def checkpoint_after_call(moments: Moments) -> dict[str, Fact]:
 
 
 def step(moments: Moments, wanted: int) -> dict[str, Fact]:
-    """Of a step in which so many calls were asked for."""
+    """The outcome of a step in which a number of calls was asked for."""
     started = of(moments, "started")[:wanted]
     if len(started) < wanted:
         return {}

@@ -314,7 +314,7 @@ def _group(value: object) -> str:
 
 
 def _kind(values: Sequence[Any], kind: str) -> dict[str, Any]:
-    """Those of the values that are of this kind."""
+    """The values of this kind."""
     own = [value for value in values if _group(value) == kind]
     match kind:
         case "string":

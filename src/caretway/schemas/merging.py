@@ -53,7 +53,7 @@ _MAX_DESCRIPTION: Final = 4_000
 
 
 def is_open(schema: object) -> bool:
-    """It takes anything."""
+    """Whether the schema accepts anything."""
     return schema is True or (isinstance(schema, Mapping) and _ANNOTATIONS.issuperset(schema))
 
 

@@ -59,7 +59,7 @@ class Document:
         self._walk(schema)
 
     def has(self, *words: str) -> bool:
-        """One of these keys is somewhere in the document, possibly where only a reference reaches. May be true too
+        """Whether one of these keys is somewhere in the document, even if only a reference reaches it. May be true too
         often."""
         return not self._words.isdisjoint(words)
 
@@ -284,7 +284,7 @@ class Validation:
         )
 
     def spelled(self, value: Any) -> str:
-        """The same text for equal values. A text, because only the hash of a text cannot be predicted."""
+        """A text that is the same for equal values. Only the hash of a text cannot be predicted."""
         self.budget.spend()
         if isinstance(value, str):
             self.budget.spend(len(value) >> 8)

@@ -44,7 +44,7 @@ class _Account(Struct):
 
 
 class SharedAdmission(Protocol):
-    """The same limits over several gateways. If it cannot be known, the request is let in."""
+    """The limits over several gateways. If they cannot be known, the request is let in."""
 
     async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
         """(`early`, `many`, or nothing; seconds to wait; what to give back)"""
@@ -70,7 +70,7 @@ class Admission:
         account.tokens -= 1
 
     def enter(self, caller: str) -> None:
-        """It is whole and to be answered: it takes a place until it leaves. GatewayError when there is none."""
+        """Take a place for a complete request until it leaves. Raises GatewayError if there is none."""
         if caller:
             account = self._refill(caller)
             self._check_place(account)

@@ -99,7 +99,7 @@ class PendingRequest(Protocol):
         ...
 
     def leave(self) -> None:
-        """It is over, however it ended. May be called again, and for what never began."""
+        """End of the request, however it ended. Idempotent, and allowed before a start."""
         ...
 
 
@@ -137,7 +137,7 @@ class ServerState(Protocol):
     def left(self, connection: "ClientConnection | Successor") -> None: ...
 
     def switched(self, old: "ClientConnection", new: Successor) -> None:
-        """The same socket speaks another protocol."""
+        """The socket changed to another protocol."""
         ...
 
 
@@ -377,7 +377,7 @@ class ClientConnection(asyncio.Protocol):
     # ---- time
 
     def _watch(self) -> None:
-        """After each piece of input: is there something that must end in time?"""
+        """Checks after each input whether something must end in time."""
         phase = self._reader.phase
         if phase is ReadPhase.HEAD:
             if self._deadlines.due == NEVER:

@@ -124,7 +124,7 @@ class ResponseTransport(Protocol):
 
 @runtime_checkable
 class SwitchingTransport(Protocol):
-    """One that can change its protocol."""
+    """A transport that can change its protocol."""
 
     def switch(self, make: MakeSuccessor) -> None:
         """The head of a 101 is written: from here on the connection is another one's."""
@@ -185,7 +185,7 @@ class HttpRequest:
         return body
 
     def drop_headers(self) -> None:
-        """They have been read, and an answer may take long."""
+        """Free the headers: they have been read, and an answer may take long."""
         if "traceparent" in self.headers:
             self.trace = {name: self.headers[name] for name in _TRACE_CONTEXT if name in self.headers}
         self.headers = _NO_HEADERS
@@ -342,7 +342,7 @@ class ResponseWriter:
         return True
 
     def abort(self) -> None:
-        """There is nothing that could be said, and the client must not take this for the end."""
+        """Cut the connection, so that the client does not take this for the end."""
         self._transport.abort()
 
     def _head(self, status: int, headers: list[Header], framing: bytes) -> bytes:

@@ -79,8 +79,7 @@ def http_date(now: float) -> bytes:
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequence[Header]) -> bytes:
-    """The same head for a server that stays with HTTP/1.1, as it may: `Connection` asks for no change any more.
-    `Upgrade` stays, which asks for nothing without it, so that a route can say what it thinks of that protocol."""
+    """The head without the request to change protocols. `Upgrade` stays: it asks for nothing without `Connection`."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
     for name, value in headers:
         if name == b"connection":
@@ -225,7 +224,7 @@ class RequestSink(Protocol):
     def body_refused(self, error: GatewayError) -> None: ...
 
     def body_read(self, body: bytes) -> None:
-        """Not called when the request was answered without."""
+        """The body was read. Not called if the request was answered without it."""
         ...
 
     def request_ended(self) -> None:

@@ -33,7 +33,7 @@ _PLAIN_HTTP: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")
 
 
 class TlsContext(ssl.SSLContext):
-    """Of a server. `refusal` is set when it starts: the bytes for a client that spoke plain HTTP."""
+    """The TLS of a server. `refusal` is set when it starts: the bytes for a client that spoke plain HTTP."""
 
     refusal: Callable[[], bytes]
 
@@ -176,8 +176,8 @@ class Server:
         }
 
     def _let_in(self) -> None:
-        """Those who came together. libuv takes one in a turn of the event loop, and with many answers a turn is long.
-        The last of 64 that came at once would wait for 64 turns."""
+        """Accept clients that connect together. libuv accepts one in each turn of the event loop, and the last of 64
+        would wait for 64 long turns."""
         self._letting_in = False
         for _ in range(LET_IN_AT_ONCE):
             try:

@@ -107,7 +107,7 @@ class Sessions:
         return len(self._live)
 
     def turns(self, limit: int | None = None) -> list[TurnView]:
-        """Those that are alive, the oldest first."""
+        """Live turns, the oldest first."""
         return [turn_view(live) for live in islice(self._live.values(), limit)]
 
     def said(self) -> dict[str, int]:
@@ -131,7 +131,7 @@ class Sessions:
         return len(turns)
 
     def held_elsewhere(self, request: TurnRequest, owner: str = "") -> tuple[Held, ...] | None:
-        """Where the turns may be that wait for what is new in this request; None: one of them is here."""
+        """Where the turns live that wait for the results in this request; None: one of them is here."""
         tickets = [result.call_id for result in new_results(request)]
         given = [(owner, ticket) for ticket in tickets]
         if not (self._by_ticket.keys().isdisjoint(tickets) and self._replaying.keys().isdisjoint(given)):

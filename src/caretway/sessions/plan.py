@@ -385,7 +385,7 @@ def _results_alone(tail: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 class Chains(Struct, frozen=True):
-    """Of a request's history, spelled out once."""
+    """The chained fingerprints of a request's history, computed once."""
 
     before: Chain
     """Up to the assistant's last words."""

@@ -204,7 +204,7 @@ class Response:
         return events
 
     def _unless_again(self, events: list[Event]) -> list[Event]:
-        """These events, or nothing: another run answers instead, or they are held back."""
+        """The events; empty if another run answers instead or they are held back."""
         second = self._second_try
         again = second.judge(events)
         if again is not None:

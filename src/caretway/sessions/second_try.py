@@ -230,7 +230,7 @@ class SecondTry:
     # ---- the fresh run
 
     def start(self, started: Callable[[LiveTurn | Exception], None]) -> None:
-        """After a verdict of `judge`. What was held is not said: the fresh run has words of its own."""
+        """Start the second try after `judge`. What was held back is dropped: the fresh run has its own words."""
         assert self._restart is not None
         self._held = [event for event in self._held if type(event) is TurnStarted]
         self.starting = spawn(self._start(self._restart, started), "start-turn-again")

@@ -53,7 +53,7 @@ class ConversationStore(Protocol):
 
 
 class StoredConversations(ConversationStore, Protocol):
-    """The same, for its owner, who opens and closes it."""
+    """The store, for its owner, who opens and closes it."""
 
     async def forget(self, conversation: str) -> int:
         """How many snapshots of it there were."""
@@ -181,7 +181,7 @@ class SqliteStore:
     def remember_all(
         self, conversations: Sequence[tuple[bytes, Snapshot]], touched: Mapping[int, float] | None = None
     ) -> None:
-        """The same for several, in one transaction, with the times of use of others."""
+        """Remember several in one transaction, with the times of use of others."""
         self._follow()
         self._touched |= touched or {}
         kept = [(key, snapshot) for key, snapshot in conversations if self._fits(snapshot)]

@@ -208,7 +208,7 @@ def may_continue(request: TurnRequest) -> bool:
 
 
 def new_results(request: TurnRequest) -> tuple[ToolResult, ...]:
-    """Those that stand behind the last answer."""
+    """The results behind the last answer."""
     news = request.messages[last_answer(request.messages) :]
     return tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
 

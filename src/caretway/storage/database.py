@@ -40,7 +40,8 @@ class DatabaseUnusable(sqlite3.Error):
 
 
 def is_broken(error: sqlite3.Error) -> bool:
-    """Also a file of the right version that has lost a table: no migration makes it again."""
+    """Whether the file is damaged; also true for one of the right version that lacks a table, which no migration
+    restores."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code is not None and (code & 0xFF in _NO_DATABASE or str(error).startswith("no such table"))
 
@@ -59,7 +60,7 @@ def open_database(path: Path, kind: DatabaseKind, patience_s: float = PATIENCE_S
 
 
 def open_or_memory(path: Path | None, kind: DatabaseKind, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
-    """The same; a database in memory if `path` is None or cannot be used."""
+    """Like `open_database`, with a database in memory if `path` is None or cannot be used."""
     if path is not None:
         try:
             return open_database(path, kind, patience_s)

@@ -78,7 +78,7 @@ def remove(text: str, path: Sequence[str]) -> str:
 
 
 def _without_gap(kept: Sequence[str], waiting: Sequence[str]) -> Iterable[str]:
-    """Without a second empty line where the table was."""
+    """Remove a second empty line where the table was."""
     return waiting if kept and kept[-1].strip() else dropwhile(lambda line: not line.strip(), waiting)
 
 

@@ -42,7 +42,7 @@ def completion(begun: str, value: Any) -> str | None:
 
 
 def _follow(text: str, at: int, value: Any) -> int | str:
-    """Where the value ends in the text; or what is missing of it, when the text ends before."""
+    """The end of the value in the text, or what is missing of it if the text ends before."""
     at = _next(text, at)
     if at == len(text):
         return _written(value)

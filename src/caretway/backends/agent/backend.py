@@ -157,7 +157,7 @@ class AgentBackend:
 
 
 async def _simplified(compose: Callable[..., Opening], *, large: bool) -> Opening | None:
-    """The same opening with simpler schemas; None when they are as simple as can be."""
+    """The opening with simpler schemas; None if they cannot be simpler."""
     opening = await aside(compose, simplest=True) if large else compose(simplest=True)
     return opening if opening.adapted else None
 

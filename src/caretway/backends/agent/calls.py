@@ -262,7 +262,7 @@ class CallTable:
         self._listed = count
 
     def left_out(self) -> None:
-        """One of the step's calls was rejected, so it is not in the table."""
+        """One of the step's calls was rejected and is not in the table."""
         self._left_out += 1
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
@@ -351,7 +351,7 @@ class CallTable:
         return not self.owed and call_id not in self._ids
 
     def knows(self, call_id: str, name: str, arguments: str) -> bool:
-        """It was made before, or one of this tool is expected once more."""
+        """Whether this call was made before, or one of this tool is expected once more."""
         known = self._ids.get(call_id)
         return (known is not None and may_be(known, name, arguments)) or any(call.name == name for call in self.owed)
 
@@ -363,7 +363,7 @@ class CallTable:
 
     @property
     def answered(self) -> bool:
-        """There are results of which it is not certain that a checkpoint holds them."""
+        """Whether there are results that may not be in a checkpoint yet."""
         return any(call.state is CallState.ANSWERED for call in self._calls.values())
 
     def checkpointed(self, held: Held, *, spoke: bool) -> None:
@@ -463,8 +463,8 @@ class CallTable:
         self._closed = True
 
     def went_on(self) -> None:
-        """There was a sign of the model after the results: what it calls from now on is another step. Without one, a
-        call may be a late sibling of those that were answered."""
+        """The model did something after the results: its next call begins another step. Before that, a call may be a
+        late sibling of the answered ones."""
         if self._given and not self._waiting:
             self._given = False
             self._round += 1

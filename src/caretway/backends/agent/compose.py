@@ -146,12 +146,12 @@ def _split(snapshot: Snapshot) -> tuple[str, bytes]:
 
 
 def no_blobs(_: bytes) -> bytes | None:
-    """Where the pieces of an earlier turn are found when there was none."""
+    """The blob source if there was no earlier turn."""
     return None
 
 
 def blob_source(snapshot: Snapshot | None) -> Callable[[bytes], bytes | None]:
-    """Where the pieces of an earlier turn are found."""
+    """The source of an earlier turn's pieces."""
     if snapshot is None:
         return no_blobs
     known: Mapping[bytes, bytes] = snapshot.blobs
@@ -243,7 +243,7 @@ class Opening(msgspec.Struct, frozen=True):
         return self.conversation_id
 
     def renamed(self, conversation_id: str) -> "Opening":
-        """The same as another conversation; one that goes on keeps its name."""
+        """The same opening under another conversation id; one that continues keeps its id."""
         if not self.fresh:
             return self
         ids = embed(_CONVERSATION, conversation_id.encode()), self.ids[1]

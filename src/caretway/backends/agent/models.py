@@ -112,7 +112,7 @@ def _available(model: ai.AvailableModel) -> ModelInfo:
 
 
 async def rest_models(get: Callable[[], Awaitable[UnaryResponse]]) -> Sequence[ModelInfo]:
-    """Nothing when the list cannot be had: there is another one."""
+    """Models of the public list; empty if it cannot be read, because there is another list."""
     try:
         response = await get()
         if response.status != 200:
@@ -157,7 +157,7 @@ def _rest(item: dict[str, Any]) -> ModelInfo:
 
 
 def _described(model: ModelInfo) -> ModelInfo:
-    """With what its variants say about it: whether it can think, and how much it reads."""
+    """The model with what its variants say: whether it thinks, and its window."""
     keys = {key for variant in model.variants for key, _ in variant.parameters} | {key for key, _ in model.parameters}
     windows = [(window(dict(v.parameters).get("context", "")), v) for v in model.variants]
     usual = next((size for size, v in windows if size and v.default and not v.max_mode), None)

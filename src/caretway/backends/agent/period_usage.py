@@ -79,7 +79,7 @@ def spent_pool(usage: Pools, model: str, now: float) -> GatewayError | None:
 
 
 def dated(refusal: GatewayError, usage: Pools, now: float) -> GatewayError | None:
-    """The same refusal, with the day of the reset; None when that is not known."""
+    """The refusal with the day of the reset; None if that is unknown."""
     if usage.resets_at is None or usage.resets_at <= now:
         return None
     day = datetime.fromtimestamp(usage.resets_at, UTC)

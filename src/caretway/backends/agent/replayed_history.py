@@ -35,7 +35,7 @@ def plain_id(call_id: str) -> str:
 
 
 def sendable(history: Sequence[Message]) -> list[Message]:
-    """The same history with ids, results and pictures as Cursor takes them. A message that is fine stays as it is."""
+    """The history with ids, results and images as Cursor accepts them. Correct messages stay as they are."""
     made: list[Message] = []
     called: dict[str, None] = {}  # and not answered yet
     told: list[Part] = []  # waits for the end of the results: nothing may come between those of one step
@@ -124,7 +124,7 @@ def root_messages(history: Sequence[Message], prefix: str = "") -> list[bytes]:
 
 
 def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
-    """The same history in the typed fields of newer clients; unverified against the real service."""
+    """The history in the typed fields of newer clients; unverified against the real service."""
     typed = pb.ConversationHistory()
     names: dict[str, str] = {}
     for message in history:

@@ -233,12 +233,12 @@ class RunLife:
 
     @property
     def reshapable(self) -> bool:
-        """Nothing came from the model in this turn, and there is another way to ask for it."""
+        """Whether the model sent nothing in this turn and there is another way to name it."""
         return self.unheard and self.shape + 1 < len(self._opening.models)
 
     @property
     def unheard(self) -> bool:
-        """Nothing came from the model in this turn."""
+        """Whether the model sent nothing in this turn."""
         return self._quiet and not self._heard
 
     @property
@@ -251,11 +251,11 @@ class RunLife:
         return not (self.visible or self._spoke or self._calls.step)
 
     def rename(self, conversation_id: str) -> None:
-        """One that was refused without a reason may stay so under its name."""
+        """Continue under a new conversation id, because a refused one may stay refused."""
         self._opening = self._opening.renamed(conversation_id)
 
     def simplify(self, opening: Opening) -> None:
-        """The same run with simpler schemas, before it is opened again."""
+        """Use simpler schemas when the run is opened again."""
         self._opening = opening
         self.simplified = True
 

@@ -46,7 +46,7 @@ def check_tools(count: int, size: int) -> None:
 
 
 def check_user_text(text: str) -> None:
-    """Of the newest user message; earlier ones are stored in pieces of their own."""
+    """Checks the newest user message; earlier ones are stored in pieces of their own."""
     if len(text) * 4 <= MAX_USER_BYTES:
         return
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -61,7 +61,7 @@ def check_user_text(text: str) -> None:
 
 
 def fit_history(history: Sequence[Message], model: str) -> Sequence[Message]:
-    """The same history in at most MAX_ROOTS messages, if the model needs that."""
+    """The history in at most MAX_ROOTS messages, if the model needs that."""
     if len(history) <= MAX_ROOTS or is_own(model):
         return history
     history = _results_together(history)
@@ -86,8 +86,8 @@ def _results_together(history: Sequence[Message]) -> list[Message]:
 
 
 def _ends(history: Sequence[Message]) -> list[int]:
-    """Where blocks end, from the beginning on, while KEPT messages stay behind them; [0] when there is none. None ends
-    before a tool's result, which would lose its call."""
+    """Where blocks of the history end, leaving KEPT messages behind them; [0] if there is none. No block ends before a
+    tool's result, which would lose its call."""
     ends: list[int] = []
     start = there = 0
     for number, message in enumerate(history[:-KEPT], 1):

@@ -71,7 +71,8 @@ class AgentTally(Tally):
     """The model's window; 0: unknown."""
 
     def details(self, details: pb.ConversationTokenDetails) -> int | None:
-        """Of a checkpoint. The first one of a run shows how much more the model read than was expected."""
+        """Counts the details of a checkpoint. The first one of a run shows how much more the model read than
+        expected."""
         self.max_tokens = details.max_tokens or self.max_tokens  # the first one often says 0
         if self._used:
             self.checkpoint(details.used_tokens)

@@ -378,7 +378,7 @@ class AgentTurn:
         self._after()
 
     def _drop_attempt(self) -> None:
-        """Nothing more arrives from the attempt that was lost."""
+        """Give up the lost attempt; its callbacks are ignored from now on."""
         self._attempt += 1
         if self._stream is not None:
             self._stream.close()

@@ -69,7 +69,7 @@ def after_clean_step(quiet: float, usual: float) -> StepWait:
 
 
 class StepPace:
-    """Of one model: how long a silence ends its steps."""
+    """How long a silence ends a step of one model."""
 
     __slots__ = ("_cap", "_usual", "quiet")
 
@@ -166,7 +166,7 @@ class Watch:
 
     @property
     def unheard(self) -> bool:
-        """Nothing came since the attempt was opened."""
+        """Whether nothing arrived since the attempt was opened."""
         return self.heard == self._opened
 
     def due(self) -> float:

@@ -71,8 +71,7 @@ def sayable(text: str) -> str:
 
 
 def only_entry(result: ToolResult) -> ToolResult:
-    """Of a tool that was given a list with one thing: what it says of that thing. Some answer with a JSON list that
-    has an object for each."""
+    """The result of the only entry, for tools that take a list and answer with a JSON list of objects."""
     text = result.text
     if len(text) > MAX_ENTRY_CHARS or not text.lstrip().startswith(("[{", "[\n")) or crowded(text):
         return result
@@ -563,7 +562,7 @@ def fetch(args: pb.FetchArgs, outcome: Outcome) -> list[Reply]:
 
 
 def _failed(outcome: Outcome, path: str | None = None) -> Outcome:
-    """The same outcome, marked as failed if its text says so."""
+    """The outcome, marked as failed if its text says so."""
     if outcome.failed or outcome.image is not None or not sounds_failed(outcome.text, path):
         return outcome
     return Outcome(outcome.text, failed=True, raw=outcome.raw)

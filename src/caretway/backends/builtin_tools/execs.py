@@ -88,7 +88,7 @@ def answer(reply: ExecReply) -> bytes:
 
 
 def readdressed(messages: Sequence[bytes], exec_id: int) -> list[bytes]:
-    """The same answers, for an exec with another id."""
+    """The answers with another exec id."""
     renamed: list[bytes] = []
     for data in messages:
         message = pb.AgentClientMessage.FromString(data)

@@ -294,7 +294,7 @@ class AcpAgent:
         await self._set_options(session, read_options(loaded), wish)
 
     async def go_on(self, session: str, wish: ModelWish) -> None:
-        """With a session that is in memory, for the model that is wanted now."""
+        """Continue a session that is in memory, with the model that is wanted now."""
         await self._set_options(session, self.sessions[session], wish)
 
     async def listed_sessions(self, cwd: str) -> tuple[str, ...]:

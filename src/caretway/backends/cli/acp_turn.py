@@ -92,7 +92,7 @@ class AcpPool:
             self._let_go(self._idle[0])
 
     async def drop(self, warm: Warm) -> None:
-        """It did not obey."""
+        """End the process, which did not stop when asked."""
         self._busy.discard(warm)
         await warm.agent.aclose()
 
@@ -222,11 +222,11 @@ class AcpTurn:
             self._left()
 
     def _left(self) -> None:
-        """Nothing more will come."""
+        """Hook: nothing more will come."""
 
     async def _tried(self) -> None:
-        """A process that died, or could not reach Cursor, before anything was seen is worth another one. A session that
-        may have got the prompt already is not: everything is sent again then."""
+        """Starts another process if this one died, or could not reach Cursor, before anything was seen. A session that
+        may have got the prompt is not continued: everything is sent again."""
         try:
             await self._prompted()
         except GatewayError as error:

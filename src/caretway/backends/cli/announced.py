@@ -28,7 +28,7 @@ class MadeCall(Protocol):
 
     @property
     def number(self) -> object:
-        """Of the message that asked for it."""
+        """The number of the message that asked for the call."""
         ...
 
 
@@ -61,7 +61,7 @@ class Announcement:
 
 
 class Announcements:
-    """Of one session, since its last step."""
+    """Announced calls of one session since its last step."""
 
     def __init__(self) -> None:
         self._known: dict[str, Announcement] = {}
@@ -84,7 +84,7 @@ class Announcements:
         return [*announced, *unheard], not unheard and not waited_for
 
     def shown(self, calls: Sequence[MadeCall]) -> None:
-        """These are the client's now: their announcements say nothing of later ones."""
+        """The client has these calls: their announcements say nothing about later ones."""
         for announcement in self._owners(calls):
             announcement.over = True
 

@@ -24,7 +24,7 @@ _ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1
 
 
 def plain(text: str) -> str:
-    """Without colours and cursor movements."""
+    """The text without colours and cursor movements."""
     return _ANSI.sub("", text).replace("\r", "\n")
 
 

@@ -63,7 +63,7 @@ def approval(name: str, path: str, config: Mapping[str, Any]) -> str:
 
 
 class Approvals:
-    """Of one of our directories."""
+    """The approvals for one of the gateway's directories."""
 
     def __init__(self, home: Path, workspace: Path) -> None:
         self._path = os.path.realpath(workspace)
@@ -98,7 +98,7 @@ class Approvals:
             log.warning("%s could not be removed: %s", self._file, failure.strerror)
 
     def _write(self) -> None:
-        """What others have put there stays: the program may have approved something by itself."""
+        """Write the approvals, keeping those of others: the program may have approved something itself."""
         ours = {one for one in self._read() if not one.startswith(f"{SERVER}-")} | self._given
         if not ours:
             self._file.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ class ClientTools:
         self._parked: OrderedDict[AcpToolTurn, None] = OrderedDict()
 
     def workspace(self) -> Path:
-        """Where all such turns of this process work: an empty directory of the gateway."""
+        """The empty directory in which all such turns of this process work."""
         if self._place is None:
             for path in self._scratch.left_behind():  # of a gateway that was killed
                 Approvals(Path(self._home), path).close()

@@ -294,8 +294,8 @@ class PrintTranslator:
         return [TurnStarted()]
 
     def _user(self, record: Mapping[str, Any]) -> list[Event]:
-        """It repeats what it was asked. The end of its input is the end of the prompt, so that a broken pipe looks like
-        a shorter prompt."""
+        """The program repeats its prompt. The end of its input is the end of the prompt, so a broken pipe looks like a
+        shorter prompt."""
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
         parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -413,7 +413,7 @@ class PrintTranslator:
                 return []
 
     def _interaction(self, record: Mapping[str, Any]) -> list[Event]:
-        """It asks for leave; with its input at an end it takes that for a no."""
+        """The program asks for permission; with its input closed it takes that as a no."""
         if record.get("subtype") != "request":
             return []
         kind, query = _text(record.get("query_type")), record.get("query")

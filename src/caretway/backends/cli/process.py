@@ -68,7 +68,7 @@ class Slot:
         self._left = False
 
     async def reached(self) -> None:
-        """It is our turn. Being cancelled here does not lose the place; `leave` does."""
+        """Wait for the place. Cancelling does not lose it; `leave` does."""
         if self._turn is not None:
             await asyncio.shield(self._turn)
 
@@ -108,7 +108,7 @@ class Scratch:
         return self._made(f"{_WITH_TOOLS}{os.getpid()}")
 
     def left_behind(self) -> list[Path]:
-        """Such directories of processes that are gone."""
+        """Directories of processes that are gone."""
         found = self._root.glob(f"{_WITH_TOOLS}*") if self._root.is_dir() else ()
         return [path for path in found if not _lives(path.name.removeprefix(_WITH_TOOLS))]
 

@@ -313,7 +313,7 @@ class Bridges:
     # ---- within
 
     def _check_rest(self) -> None:
-        """One that dies again and again is left alone for a while, longer each time."""
+        """Raises while a bridge that keeps dying is paused, longer each time."""
         left = self._rests_until - asyncio.get_running_loop().time()
         if left > 0:
             raise GatewayError(

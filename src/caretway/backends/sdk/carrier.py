@@ -47,7 +47,7 @@ class SdkAccount:
 
 
 class SdkOpening(Opening, frozen=True, kw_only=True):
-    """One that is not written out: the SDK does it."""
+    """The opening of a run that the SDK writes itself."""
 
     blob_key: str
     """With it Cursor encrypts the blobs of the conversation on its side. Nobody else is told."""
@@ -233,7 +233,7 @@ class SdkRun:
             self._bridge.tell({"op": operation, "n": self._number, **fields})
 
     def _over(self, operation: str = "") -> None:
-        """Nothing more arrives from it."""
+        """The operation is over; nothing more arrives from it."""
         self._healing = False
         self._stop(operation)
         if self._leased:

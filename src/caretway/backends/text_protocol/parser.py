@@ -327,7 +327,7 @@ class Parser:
 
 
 def _blanks(text: str, at: int, stop: int) -> int:
-    """Where white space that begins at `at` ends, not looking beyond `stop`."""
+    """The end of the white space that begins at `at`, up to `stop`."""
     blank = _BLANK.match(text, at, stop)
     return blank.end() if blank else at
 

@@ -248,7 +248,7 @@ def _removed(text: str, path: Sequence[str]) -> str:
 
 
 def _last(members: Sequence[_Member], key: str) -> _Member | None:
-    """Of two of one name the last one counts."""
+    """The last member with this key counts."""
     return next((member for member in reversed(members) if member.key == key), None)
 
 

@@ -31,7 +31,8 @@ def kilo(target: Target) -> LaunchPlan:
 
 
 def _opencode_settings(target: Target, agents: Sequence[str]) -> str:
-    """They win over all files. A provider that is not enabled is not asked, whatever an agent's own model is."""
+    """OpenCode settings that win over its files. A provider that is not enabled is not used, whatever an agent's own
+    model is."""
     model = f"{NAME}/{target.model}"
     settings = {
         "model": model,

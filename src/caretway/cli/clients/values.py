@@ -61,7 +61,7 @@ class Target(Struct, frozen=True):
 
     @property
     def listed(self) -> tuple[OfferedModel, ...]:
-        """With the chosen model, should it be a name that the list does not have."""
+        """The models, with the chosen one even if the list does not name it."""
         known = any(model.id == self.model for model in self.models)
         return self.models if known else (OfferedModel(self.model), *self.models)
 

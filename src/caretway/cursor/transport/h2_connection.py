@@ -126,7 +126,7 @@ class H2Writer:
             self._not_read()
 
     def stop(self) -> None:
-        """Nothing leaves any more."""
+        """Send nothing any more."""
         self._over = True
         self.sendable.clear()
 
@@ -421,7 +421,7 @@ class H2Connection(asyncio.Protocol):
 
     @property
     def in_use(self) -> bool:
-        """There are streams on it."""
+        """Whether there are streams on the connection."""
         return bool(self._streams)
 
     def send_ping(self, payload: bytes) -> None:
@@ -429,7 +429,7 @@ class H2Connection(asyncio.Protocol):
         self._out.soon()
 
     def proven(self) -> None:
-        """It was in doubt, and its peer has answered."""
+        """The connection was in doubt and its peer has answered."""
         self._on_change(self)
 
     def unheard(self, waited_s: float) -> None:

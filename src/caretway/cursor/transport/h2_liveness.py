@@ -43,8 +43,8 @@ class PendingPing:
 
 
 def next_ping(limits: TransportLimits, *, asked_at: float, answered_at: float, heard_at: float) -> float:
-    """When to ask again, on a connection with streams. One that spoke and fell silent is asked sooner; one that has
-    said nothing since its last answer is not asked more often for that."""
+    """When to ping next on a connection with streams: sooner if it fell silent after data, not more often if it only
+    answered pings."""
     due = asked_at + limits.ping_interval_s
     return min(due, heard_at + limits.ping_quiet_s) if heard_at > answered_at else due
 

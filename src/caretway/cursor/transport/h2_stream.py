@@ -180,8 +180,8 @@ class ReadNews:
 
 
 def gather(heard: list[Heard], streams: Mapping[int, H2Stream], host: str) -> ReadNews:
-    """What one read means: `heard`, in order, for the open streams. A stream's bytes are put together in `arrived`, so
-    that its owner hears of them once; its end is told after them."""
+    """Turns what one read brought into events for the open streams, in order. The bytes of a stream are joined, so its
+    owner gets them once, before its end."""
     news = ReadNews()
     touched = news.touched
     for event in heard:

@@ -201,7 +201,7 @@ class H2Transport:
             raise replace(error) from error
 
     def _young_attempt(self, now: float) -> Attempt:
-        """One that may still succeed soon: the newest, or a new one beside it when that is old."""
+        """The newest attempt if it may still succeed soon; otherwise a new one beside it."""
         newest = next(reversed(self._attempts), None)
         if newest is not None:
             old = now - self._attempts[newest] >= self._limits.dial_again_s

@@ -232,7 +232,7 @@ class Http1Run(Http1Stream):
             self._pool.submit(append.exchange)
 
     def seen(self, exchange: Http1Exchange) -> AppendState:
-        """One of its appends, and how the run goes."""
+        """An append of the run and how it went."""
         heard_at = None if self.listening.paused else self.listening.heard_at
         return AppendState(
             exchange.sent_at, exchange.heard, exchange.repeated, exchange.unsent, heard_at, self._flying_bytes

@@ -99,7 +99,7 @@ class Identity(Struct, frozen=True):
     checksum: bool = False
 
     def headers(self) -> dict[str, str]:
-        """The same in every call; who asks (the token) is not among them."""
+        """Headers that are equal in every call; the token is not among them."""
         told = {
             "user-agent": self.client_version,
             "x-cursor-client-type": self.client_type,

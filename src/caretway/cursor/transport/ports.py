@@ -165,7 +165,7 @@ class Transport(Protocol):
         ...
 
     def open_run_now(self, run: NewRun, handler: RunHandler, /) -> RunStream | None:
-        """The same without waiting, where that can be. None: nothing was done, `open_run` has to be awaited."""
+        """Open a run without waiting, if possible. None: nothing was done, await `open_run`."""
         ...
 
     async def open_stream(

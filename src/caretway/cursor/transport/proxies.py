@@ -46,7 +46,7 @@ class Proxy(Struct, frozen=True):
     password: str = ""
 
     def __repr__(self) -> str:
-        """Without user and password."""
+        """Leaves out user and password."""
         return f"Proxy({self.url}, {self.source})"
 
     @property
@@ -60,7 +60,7 @@ class Proxy(Struct, frozen=True):
 
     @property
     def resolves(self) -> bool:
-        """It looks names up itself."""
+        """Whether it looks names up itself."""
         return self.kind != "socks5"
 
 
@@ -81,7 +81,7 @@ class ProxyRules(Struct, frozen=True):
     """This machine, too, is reached through the proxy."""
 
     def __repr__(self) -> str:
-        """Without variables and setting, which may hold passwords."""
+        """Leaves out variables and setting, which may hold passwords."""
         return f"ProxyRules(loopback={self.loopback})"
 
     def route(self, scheme: str, host: str, port: int) -> ProxyRoute:

@@ -170,7 +170,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Not negative; a text that is a number counts."""
+    """A number that is not negative; numeric strings count."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and len(value) > 40:

@@ -41,7 +41,7 @@ def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
 
 
 def around(field_tag: bytes, parts: list[bytes]) -> list[bytes]:
-    """The same for a payload in parts, which nobody has joined yet: large ones are copied once, at the very end."""
+    """Wrap a payload that is in parts: large ones are copied once, at the end."""
     size = sum(map(len, parts))
     return [field_tag, _SHORT[size] if size < 128 else _varint(size), *parts]
 

@@ -153,7 +153,7 @@ def _pieces(payload: bytes, inside: int) -> list[bytes]:
 
 
 def _only_field(payload: bytes, at: int) -> int | None:
-    """Where the content of the one field begins that `payload` consists of; None when it is not so."""
+    """The start of the content if `payload` has only this field; otherwise None."""
     if at >= len(payload) or payload[at] & 7 != _BYTES or payload[at] & 0x80:
         return None
     length, at = _varint(payload, at + 1, len(payload))

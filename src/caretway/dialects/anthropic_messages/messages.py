@@ -303,7 +303,7 @@ class AnthropicMessageReader:
         return ()
 
     def _tool_change(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """Nothing is said by it. Changes of messages that a summary stands for stay in force."""
+        """A block that adds or removes tools and has no text. It stays in force when a summary replaces its message."""
         tool = FieldPath(at, "tool")
         self.tool_changes.append(ToolChange(block["type"] == "tool_addition", an_object(block.get("tool"), tool), tool))
         return ()

@@ -318,6 +318,6 @@ def _stream_options(value: object) -> list[str]:
 
 
 def _metadata(body: Mapping[str, object]) -> Mapping[str, str]:
-    """It comes back in the response, whose types have strings alone."""
+    """The metadata, which the response repeats; its values must be strings."""
     given = an_object(body.get("metadata") or {}, "metadata")
     return {name: a_string(value, FieldPath("metadata", name[:64])) for name, value in given.items()}

@@ -58,7 +58,7 @@ def message_item(name: str, status: Status, parts: Sequence[Mapping[str, object]
 
 
 def reasoning_item(name: str, parts: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Without `encrypted_content`: there is none, and clients might send a made-up one elsewhere."""
+    """A reasoning item without `encrypted_content`: clients might send an invented one elsewhere."""
     return {"id": name, "type": "reasoning", "summary": parts}
 
 

@@ -35,7 +35,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class ResponseArchive(Protocol):
-    """Where responses outlive the process. Nothing here raises: what cannot be kept or found is not there."""
+    """Storage of responses beyond the process. It never raises: what cannot be kept or found is missing."""
 
     def put(self, response: StoredResponse) -> None: ...
 

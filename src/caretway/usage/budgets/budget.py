@@ -44,7 +44,7 @@ class UsageBudget(Struct, frozen=True):
     period: Period = Period.ALL
 
     def __str__(self) -> str:
-        """As it is typed."""
+        """As users type it."""
         amount = f"{self.measure.value}={self.limit:.15g}"
         per = "" if self.period is Period.ALL else f"/{self.period.value}"
         return f"{self.scope.value}.{amount}{per}"
@@ -166,7 +166,7 @@ def window(period: Period, now: float, cycle: BillingCycle | None = None, zone: 
 
 
 def _on(year: int, month: int, day: int) -> date:
-    """That day of the month, or its last one; months beyond the year's belong to its neighbours."""
+    """That day of the month, or its last day; months beyond the year belong to its neighbours."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     last = (date(year + month // 12, month % 12 + 1, 1) - timedelta(days=1)).day
     return date(year, month, min(day, last))

@@ -98,7 +98,7 @@ def added(
     workspace: str = "",
     page: bool = False,
 ) -> Keys:
-    """With one more key. Raises GatewayError when there can be none of that name."""
+    """The keys with a new one. Raises GatewayError if the name is not allowed."""
     _check_free(keys, check_name(name))
     if len(keys) >= MAX_KEYS:
         raise _wrong(f"There are {MAX_KEYS} keys already.", "Revoke those that are not used: caretway key list")
@@ -184,7 +184,7 @@ def restricted(key: NamedKey, asked: str, request: "TurnRequest") -> "TurnReques
 
 
 def visible(key: NamedKey, models: "Sequence[ModelInfo]") -> "list[ModelInfo]":
-    """Those of the list that the key may use."""
+    """The models of the list that the key may use."""
     return [model for model in models if _may_use(key, model.id, model.stands_for or model.id)]
 
 

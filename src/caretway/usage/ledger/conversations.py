@@ -110,7 +110,7 @@ class ConversationQueries:
         self._price = price
 
     def listed(self, wanted: Wanted = ANY, limit: int = 50) -> ConversationList:
-        """Those that were active last come first."""
+        """Conversations, the last active first."""
         limit = max(1, min(limit, MAX_LISTED))
         found: list[ListedConversation] = []
         seen: set[str] = set()

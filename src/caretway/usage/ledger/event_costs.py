@@ -17,7 +17,7 @@ _KNOWN: Final = "SELECT count(DISTINCT upstream) FROM runs WHERE upstream != '' 
 
 @dataclass(frozen=True, slots=True)
 class EventCost:
-    """Of the conversations that the ledger and the list both have."""
+    """The cost of conversations that are in both the ledger and Cursor's list."""
 
     cents: float = 0.0
     """What their tokens are worth."""

@@ -90,12 +90,12 @@ class Ledger(Observer):
     # ---- told, in the event loop
 
     def request_refused(self, record: RefusedRequest) -> None:
-        """Those who ask for something else than an answer are not accounted for."""
+        """Record a refused request for an answer; other requests are not recorded."""
         if record.turn:
             self.response_ended(record)
 
     def response_ended(self, record: LedgerRecord) -> None:
-        """Of whatever kind the record is: there is one queue for all."""
+        """Queue a record of any kind: there is one queue for all."""
         waiting = self._waiting
         if len(waiting) >= MAX_WAITING:
             self._lost += 1

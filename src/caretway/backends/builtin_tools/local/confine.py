@@ -125,7 +125,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a path leads. Valid inside the `with` that gave it."""
+    """The target of a path. Valid inside the `with` that gave it."""
 
     folder: Folder
     name: str | None

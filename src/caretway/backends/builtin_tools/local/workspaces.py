@@ -15,7 +15,7 @@ HEADER: Final = "x-caretway-workspace"
 
 
 def workspace_of(request: TurnRequest, default: Path | None, allowed: Sequence[Path]) -> Path:
-    """Where this request works. The directory of its key, if it has one, takes the place of those in the settings."""
+    """The workspace of this request. The directory of its key, if it has one, replaces those in the settings."""
     if request.home is not None:
         return choose_workspace(request.workspace, Path(request.home), ())
     return choose_workspace(request.workspace, default, allowed)
