@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from caretway.cluster.membership import Cluster
-from caretway.cluster.signature import challenge, met, signed, signing_key
+from caretway.cluster.seal import challenge, met, signed, signing_key
 from caretway.core.passing import Asker
 from caretway_sim import Simulator
 from contract.gateways import CHAT, Client, gateway_to, result, simulated, tool

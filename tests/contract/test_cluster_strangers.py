@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from caretway.cluster.hop import GONE
-from caretway.cluster.hop_connection import HopConnection
+from caretway.cluster.hop import GONE, HopConnection
 from caretway.cluster.keys import ClusterKeys
 from caretway.core.errors import GatewayError
 from caretway.usage.budgets.budget import Spent

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from caretway.cluster.seal import SCHEMA, Seal
-from caretway.cluster.totals import read_totals
+from caretway.cluster.spent import read_totals
 from caretway.usage.budgets.budget import Spent
 from caretway.usage.keys.key_file import KeyFile
 from caretway.usage.keys.named_key import added

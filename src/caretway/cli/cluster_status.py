@@ -25,7 +25,7 @@ from .usage_view import LEAST_NAME, compact
 
 if TYPE_CHECKING:
     from ..cluster.directory import Replica
-    from ..cluster.totals import TotalRow
+    from ..cluster.spent import TotalRow
 
 DAYS: Final = 7
 """Today and those before it, in UTC."""
@@ -63,11 +63,10 @@ def show(settings: Settings, *, as_json: bool) -> int:
 
 async def _asked(settings: Settings) -> ClusterReport:
     from ..cluster.membership import open_link  # isort: skip  (it says what to install)
-    from ..cluster.calls import Calls
     from ..cluster.directory import SCHEMA, read_replicas
-    from ..cluster.link import RedisAway
+    from ..cluster.link import Calls, RedisAway
     from ..cluster.seal import ANY_SCHEMA, Seal
-    from ..cluster.totals import read_totals
+    from ..cluster.spent import read_totals
     from ..config.secrets import cluster_key
 
     place = redis_place(settings.cluster or "")

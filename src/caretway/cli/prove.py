@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from ..config.choices import BackendName
     from ..core.turn import ModelInfo
     from ..prove.cases import Case
-    from ..prove.choosing import Roles
-    from ..prove.desk import Bench, Changes, Desk
+    from ..prove.desk import Bench, Changes, Desk, Roles
     from ..prove.facts import CaseVerdict
     from ..prove.receipt import Receipt
 
@@ -165,9 +164,8 @@ def _proxy(settings: Settings) -> str:
 
 
 async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:
-    from ..prove.choosing import choose_models
-    from ..prove.desk import Desk
-    from ..prove.driver import Prover
+    from ..prove.desk import Desk, choose_models
+    from ..prove.questions import Prover
     from ..prove.receipt import LAST_RECEIPT, write
     from .prove_gateway import gateway_process
 
@@ -221,9 +219,8 @@ async def _are_listed(bench: Bench, *names: str) -> None:
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
     """Some cases, without a word: for `caretway doctor --live`."""
-    from ..prove.choosing import choose_models
-    from ..prove.desk import Desk
-    from ..prove.driver import Prover
+    from ..prove.desk import Desk, choose_models
+    from ..prove.questions import Prover
 
     async with open_bench(settings, {}) as bench:
         roles = choose_models(await _models(bench, settings))

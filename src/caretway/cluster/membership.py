@@ -23,21 +23,14 @@ from ..observe.families import CounterFamily, Family, gauge_lines
 from ..usage.keys.key_file import CLUSTER_COPY, KeyFile
 
 try:
-    from .calls import Calls
-    from .claims import Claims
-    from .conversations import LocalStore, SharedConversations
+    from .conversations import LocalStore, SharedConversations, SharedResponses
     from .directory import Directory, Me
-    from .hop import Hops, is_sheltered
-    from .keys import ClusterKeys, KeyCopy
-    from .limits import SharedLimits
-    from .link import LinkOptions, RedisLink
-    from .news import Hear, News
-    from .outbox import ClusterOutbox
-    from .responses import SharedResponses
+    from .hop import Claims, Hops, is_sheltered
+    from .keys import ClusterKeys, KeyCopy, LocalSignIn, SharedSignIn
+    from .link import Calls, LinkOptions, RedisLink
+    from .outbox import ClusterOutbox, Hear, News
     from .seal import ANY_SCHEMA, Seal
-    from .sign_in import LocalSignIn, SharedSignIn
-    from .spent import RedisSpent
-    from .totals import ClusterTotals
+    from .spent import ClusterTotals, RedisSpent, SharedLimits
 except ImportError as missing:
     _problem = f"cluster: {missing}. Type: {install_command('cluster')}"
     raise ConfigError("cluster", "default", _problem) from None

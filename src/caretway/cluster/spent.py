@@ -11,20 +11,20 @@ reaches any more are taken out.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
-from datetime import date, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
 from os import urandom
 from typing import Final, Literal
 
 import msgspec
 
 from ..core.errors import ErrorKind, GatewayError
+from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 from ..processes.tasks import spawn
 from ..usage.budgets.budget import EVER, BillingCycle, Measure, Spent
 from ..usage.budgets.spent_file import CONVERSATION_PREFIX
 from ..usage.budgets.spent_store import Claim, ClaimOutcome
-from .calls import Calls, Command, number
-from .link import RedisAway
+from .link import Calls, Command, RedisAway, number
 from .outbox import AGAIN_S, ClusterOutbox
 from .seal import SMALL, Seal
 
@@ -270,3 +270,203 @@ def _kept(scope: str) -> int:
 
 def _number(amount: float) -> str:
     return repr(amount) if amount % 1 else str(int(amount))
+
+
+# ---- limits
+
+# Rate limits of one gateway key over all replicas: a token bucket for requests a minute and leases for responses at
+# once, both in Redis, by its clock. Leases of a replica that died end by themselves. Redis away: each replica goes on
+# with its own limits.
+
+LEASE_S: Final = 15
+"""How long a response of a replica that died takes a place."""
+RENEW_S: Final = 5.0
+BUCKET_KEPT_S: Final = 120
+MANY: Final = 1_000_000
+MAX_WAIT_S: Final = 60.0
+
+ENTER: Final = """
+local t = redis.call('TIME')
+local now = t[1] + t[2] / 1000000
+local most, full, lease = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local had = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local tokens = tonumber(had[1] or full)
+tokens = math.min(full, tokens + math.max(0, now - tonumber(had[2] or now)) * full / 60)
+if tokens < 1 then return {1, tostring((1 - tokens) * 60 / full)} end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+if redis.call('ZCARD', KEYS[2]) >= most then return {2, '1'} end
+redis.call('HSET', KEYS[1], 'tokens', tostring(tokens - 1), 'at', string.format('%.6f', now))
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+redis.call('ZADD', KEYS[2], now + ARGV[4], lease)
+redis.call('EXPIRE', KEYS[2], ARGV[4])
+return {0, '0'}"""
+"""KEYS: bucket, leases. ARGV: responses at once, requests a minute, the lease, its seconds, those of the bucket.
+0: come in; 1: too early, with the seconds to wait; 2: too many at once."""
+
+RENEW: Final = """
+local t = redis.call('TIME')
+for at = 2, #ARGV do redis.call('ZADD', KEYS[1], 'XX', t[1] + ARGV[1], ARGV[at]) end
+redis.call('EXPIRE', KEYS[1], ARGV[1])
+return 1"""
+
+
+class SharedLimits:
+    def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, *, concurrent: int, per_minute: int) -> None:
+        self._calls = calls
+        self._seal = seal
+        self._outbox = outbox
+        self._concurrent = concurrent
+        self._per_minute = per_minute
+        self._boot = urandom(6).hex()
+        self._number = 0
+        self._held: dict[str, set[bytes]] = {}
+        """Caller -> its leases here."""
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
+        """(why not, or nothing; seconds to wait; the lease, to be given back). What is no turn takes a place as long as
+        it is answered, and always finds one."""
+        if self._calls.away:
+            return "", 0.0, b""
+        self._number += 1
+        lease = f"{self._boot}.{self._number}".encode()
+        asked = (self._concurrent if turn else MANY, self._per_minute, lease, LEASE_S, BUCKET_KEPT_S)
+        try:
+            ((verdict, wait),) = await self._calls.run([("EVAL", ENTER, 2, *self._places(caller), *asked)])
+        except RedisAway:
+            return "", 0.0, b""  # the limits of this replica are all there is
+        if verdict:
+            return ("early" if verdict == 1 else "many"), min(number(wait), MAX_WAIT_S), b""
+        self._held.setdefault(caller, set()).add(lease)
+        if self._renewing is None:
+            self._renewing = spawn(self._renew(), "renew-leases")
+        return "", 0.0, lease
+
+    def leave(self, caller: str, lease: bytes) -> None:
+        leases = self._held.get(caller)
+        if leases is None or lease not in leases:
+            return
+        leases.discard(lease)
+        if not leases:
+            del self._held[caller]
+        self._outbox.put([("ZREM", self._places(caller)[1], lease)])
+
+    async def aclose(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.wait([self._renewing], timeout=1)
+        for caller, leases in list(self._held.items()):
+            for lease in list(leases):
+                self.leave(caller, lease)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(RENEW_S)
+            for caller, leases in self._held.items():
+                self._outbox.put([("EVAL", RENEW, 1, self._places(caller)[1], LEASE_S, *leases)])
+
+    def _places(self, caller: str) -> tuple[bytes, bytes]:
+        name = self._seal.name("caller", caller.encode())
+        return self._calls.key("bucket", name), self._calls.key("leases", name)
+
+
+# ---- totals
+
+# What all replicas have used, by day, model and key: counts in Redis beside the ledger that each replica keeps for
+# itself. Days are those of UTC, which replicas in several zones share.
+
+KEPT_S: Final = 400 * 86_400
+MAX_DAYS: Final = 400
+MAX_NAMED: Final = 10_000
+"""Labels that this process knows to be written."""
+_LABEL: Final = b"label"
+_MEASURES: Final = ("runs", "responses", "refused", "input", "output", "cached", "cents")
+
+
+class TotalRow(msgspec.Struct, frozen=True):
+    """What one key has used of one model on one day."""
+
+    day: str
+    model: str
+    key: str
+    """Its name; empty: no key was asked for."""
+    runs: int = 0
+    responses: int = 0
+    refused: int = 0
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cents: float = 0.0
+
+
+class Label(msgspec.Struct, frozen=True, array_like=True):
+    model: str
+    key: str
+
+
+class ClusterTotals(Observer):
+    def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, clock: Callable[[], float]) -> None:
+        self._calls = calls
+        self._seal = seal
+        self._outbox = outbox
+        self._clock = clock
+        self._named: set[tuple[str, Label]] = set()
+
+    # ---- told
+
+    def response_ended(self, record: TurnRecord) -> None:
+        self._count(Label(record.model, record.caller.key), {"responses": 1})
+
+    def request_refused(self, record: RefusedRequest) -> None:
+        if record.turn:
+            self._count(Label(record.model, record.caller.key), {"refused": 1})
+
+    def run_ended(self, record: RunRecord) -> None:
+        used = record.usage
+        amounts: dict[str, float] = {} if record.again else {"runs": 1}
+        if used is not None:
+            amounts |= {
+                "input": used.input_tokens or 0,
+                "output": used.output_tokens or 0,
+                "cached": used.cache_read_tokens or 0,
+                "cents": used.cents or 0.0,
+            }
+        self._count(Label(record.model, record.origin.caller.key), amounts)
+
+    def _count(self, label: Label, amounts: dict[str, float]) -> None:
+        day = datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
+        place = _place(self._calls, day)
+        name = self._seal.name("total", day.encode(), label.model.encode(), label.key.encode())
+        if (day, label) not in self._named:
+            if len(self._named) >= MAX_NAMED:
+                self._named.clear()
+            self._named.add((day, label))
+            sealed = self._seal.close(place + name, msgspec.msgpack.encode(label))
+            self._outbox.put([("HSET", place, name + b" " + _LABEL, sealed), ("EXPIRE", place, KEPT_S)])
+        self._outbox.count(place, {name + b" " + one.encode(): more for one, more in amounts.items()}, KEPT_S)
+
+
+async def read_totals(calls: Calls, seal: Seal, since: date, until: date) -> list[TotalRow]:
+    """Both days included, by day, then by name. Raises RedisAway."""
+    days = [since + timedelta(days=at) for at in range(min(MAX_DAYS, (until - since).days + 1))]
+    if not days:
+        return []
+    places = [_place(calls, day.isoformat()) for day in days]
+    found = await calls.run([("HGETALL", place) for place in places])
+    rows = []
+    for day, place, pairs in zip(days, places, found, strict=True):
+        known = pairs if isinstance(pairs, dict) else dict(zip(pairs[::2], pairs[1::2], strict=True))
+        for field, sealed in known.items():
+            name, _, what = field.partition(b" ")
+            opened = seal.open(place + name, sealed) if what == _LABEL else None
+            if opened is None:
+                continue
+            label = msgspec.msgpack.decode(opened, type=Label)
+            numbers = {one: number(known.get(name + b" " + one.encode())) for one in _MEASURES}
+            whole = {one: round(count) for one, count in numbers.items() if one != "cents"}
+            rows.append(TotalRow(day.isoformat(), label.model, label.key, cents=numbers["cents"], **whole))
+    return sorted(rows, key=lambda row: (row.day, row.model, row.key))
+
+
+def _place(calls: Calls, day: str) -> bytes:
+    return calls.key("totals1", day.encode())

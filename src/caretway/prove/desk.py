@@ -1,10 +1,11 @@
 """Where questions are asked: the backends, the models, the facts found so far, and what every question needs.
 
-A thin edge. It opens conversations and remembers; what is asked is in `probes` and `questions`, in which order, and
-what becomes of the facts, in `driver`.
+A thin edge. It opens conversations and remembers; what is asked, in which order, and what
+becomes of the facts, is in `questions`.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,13 +14,67 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from ..accounts.catalogue import ModelCatalogue
+from ..accounts.names import EFFORT_IDS
+from ..accounts.resolve import AUTOMATIC
 from ..core.request import Message, ToolSpec, TurnRequest
-from ..core.turn import Backend
-from . import asking
-from .choosing import Roles
+from ..core.turn import Backend, ModelInfo
+from . import conversing
 from .conversing import Answer, Hold, Talk, converse
 from .facts import Fact, checked
 from .watching import Moment, RunNotes, WireWatch
+
+# ---- choosing
+
+# Which models are asked: a cheap one for nearly everything, and two others for what it cannot show. Pure.
+
+COMPOSER: Final = "composer-2.5"
+SLOW_COMPOSER: Final = f"{COMPOSER}[fast=false]"
+"""The cheapest that Cursor has; its bare name is the fast variant, which costs more."""
+_CHEAP_WORDS: Final = (re.compile(r"nano|haiku"), re.compile(r"mini|flash|fast"), re.compile(r"sonnet"))
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    cheap: str
+    second: str = ""
+    """Thinks and sees pictures; empty when no model of the list does."""
+    tiered: str = ""
+    """Has rungs, of which one must be named; empty when none has."""
+
+
+def choose_models(listed: Sequence[ModelInfo], cheap: str = "", second: str = "") -> Roles:
+    """What the user named wins."""
+    return Roles(cheap or _cheap(listed), second or _cheapest(listed, _thinks_and_sees), _cheapest(listed, _has_rungs))
+
+
+def _cheap(listed: Sequence[ModelInfo]) -> str:
+    ids = {model.id: model for model in listed}
+    if COMPOSER in ids:
+        slow = any(("fast", "false") in variant.parameters for variant in ids[COMPOSER].variants)
+        return SLOW_COMPOSER if slow else COMPOSER
+    return next((name for name in AUTOMATIC if name in ids), listed[0].id if listed else "auto")
+
+
+def _cheapest(listed: Sequence[ModelInfo], fits: Callable[[ModelInfo], bool]) -> str:
+    return min((model.id for model in listed if fits(model)), key=_rank, default="")
+
+
+def _rank(name: str) -> tuple[int, str]:
+    price = next((index for index, words in enumerate(_CHEAP_WORDS) if words.search(name)), len(_CHEAP_WORDS))
+    return price, name
+
+
+def _thinks_and_sees(model: ModelInfo) -> bool:
+    thinks = any(key == "thinking" and "true" in values for key, values in model.parameters)
+    return thinks and model.images is not False and not model.flat
+
+
+def _has_rungs(model: ModelInfo) -> bool:
+    return not model.flat and bool(model.variants) and any(key in EFFORT_IDS for key, _ in model.parameters)
+
+
+# ---- desk
+
 
 HOLD_S: Final = 4.0
 """A checkpoint was seen up to 1.5 s after a call, and so was a call after its sibling. Waited out only where it does
@@ -121,7 +176,7 @@ class Desk:
     ) -> TurnRequest:
         """For the cheap model, unless another is named."""
         if isinstance(messages, str):
-            messages = (asking.user(messages),)
+            messages = (conversing.user(messages),)
         asked = TurnRequest(model or self.roles.cheap, tuple(messages), tools=tools, thinking=thinking)
         return await self.main.models.fit(asked)
 

@@ -11,7 +11,7 @@ from caretway_sim.catalogue import BASES
 from caretway_sim.manners import LIVE, Manners
 
 from .facts import Facts
-from .sightings import TOGETHER_MS
+from .watching import TOGETHER_MS
 
 MAX_GAP_MS: Final = 10_000
 MAX_DELAY_MS: Final = 1_500

@@ -1,20 +1,27 @@
 """Questions that cost runs: each asks something, looks at the answer and at what passed, and tells the facts.
 
-The words are in `asking`, what moments mean is in `sightings`. A question that cannot be asked raises Skipped.
+The words are in `conversing`, what moments mean is in `watching`. A question that cannot be asked raises Skipped.
 """
 
+import asyncio
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from google.protobuf.message import DecodeError
+
+from ..core.errors import GatewayError
 from ..core.request import Message, ToolCall, TurnRequest
-from . import asking, sightings
-from .choosing import SLOW_COMPOSER
+from ..cursor.transport.ports import UnaryResponse
+from ..cursor.wire import paths
+from ..cursor.wire.messages import ai, pb
+from . import conversing, watching
+from .cases import NEEDS_TEXT, PRIVATE, Case, judged
 from .conversing import Talk
-from .desk import Desk, HoldRun, Skipped, marker, wait_for
-from .facts import Fact, code_of
+from .desk import SLOW_COMPOSER, Bench, Desk, HoldRun, Skipped, marker, wait_for
+from .facts import CaseVerdict, Fact, code_of
 from .watching import Moment, RunNotes
 
 NO_SUCH_MODEL: Final = "caretway-prove-no-such-model"
@@ -28,9 +35,9 @@ SESSIONS: Final = ("resumed", "continued", "replayed", "fresh")
 
 async def text(desk: Desk) -> None:
     wanted = marker()
-    talk, moments = await desk.talk(await desk.request(asking.reply_with(wanted)))
+    talk, moments = await desk.talk(await desk.request(conversing.reply_with(wanted)))
     outcome = talk.outcome(wanted)
-    if outcome == "refused" and moments and sightings.outcome(moments) == "empty":
+    if outcome == "refused" and moments and watching.outcome(moments) == "empty":
         outcome = "empty"
     desk.found({"text": outcome} | _refusal("text_code", talk, moments))
     desk.dead = outcome in ("refused", "empty", "failed")
@@ -42,7 +49,7 @@ async def text(desk: Desk) -> None:
 
 def _see_text(desk: Desk, moments: Sequence[Moment]) -> None:
     """What the moments show of the text; nothing without moments."""
-    for sight in (sightings.ends, sightings.first_checkpoint, sightings.preamble):
+    for sight in (watching.ends, watching.first_checkpoint, watching.preamble):
         desk.found(sight(moments) if moments else {})
 
 
@@ -50,7 +57,7 @@ async def _as_another(desk: Desk) -> None:
     """The user named another version to try. If that is served, everything else is asked in its name."""
     wanted = marker()
     changes = {"agent_client_version": desk.other_version}
-    talk, moments = await desk.talk(await desk.request(asking.reply_with(wanted)), changes=changes)
+    talk, moments = await desk.talk(await desk.request(conversing.reply_with(wanted)), changes=changes)
     outcome = talk.outcome(wanted)
     desk.found({"other_version": outcome})
     if outcome == "right":
@@ -65,42 +72,42 @@ async def _as_another(desk: Desk) -> None:
 async def call(desk: Desk) -> None:
     key, value = f"{marker()}-{secrets.token_hex(24)}", marker()  # long enough to be told in pieces
     talk, moments = await desk.talk(
-        await desk.request(asking.call_and_tell(asking.LOOKUP, key=key), asking.LOOKUP),
+        await desk.request(conversing.call_and_tell(conversing.LOOKUP, key=key), conversing.LOOKUP),
         lambda made: value if _key(made) == key else "there is no such key",
         _checkpoint_seen,
     )
     desk.found({"call": talk.outcome(value)} | ({"call_waits": talk.resumed} if talk.calls_per_step else {}))
-    for sight in (sightings.arguments, sightings.call_ids, sightings.checkpoint_after_call):
+    for sight in (watching.arguments, watching.call_ids, watching.checkpoint_after_call):
         desk.found(sight(moments))
 
 
 async def parallel(desk: Desk) -> None:
     values = {marker(): marker() for _ in range(3)}
     talk, moments = await desk.talk(
-        await desk.request(asking.call_at_once(asking.LOOKUP, list(values)), asking.LOOKUP),
+        await desk.request(conversing.call_at_once(conversing.LOOKUP, list(values)), conversing.LOOKUP),
         lambda made: values.get(_key(made), "there is no such key"),
         _siblings_seen(len(values)),
     )
     desk.found({"parallel": talk.outcome(*values.values()), "calls_per_step": talk.calls_per_step})
-    desk.found(sightings.step(moments, len(values)))
+    desk.found(watching.step(moments, len(values)))
 
 
 async def loop(desk: Desk) -> None:
-    values = [marker() for _ in range(asking.LOOP_STEPS)]
+    values = [marker() for _ in range(conversing.LOOP_STEPS)]
     left = iter(values)
     talk, _ = await desk.talk(
-        await desk.request(asking.loop(), asking.STEP), lambda made: next(left, "there are no more steps")
+        await desk.request(conversing.loop(), conversing.STEP), lambda made: next(left, "there are no more steps")
     )
     desk.found({"loop": talk.outcome(values[-1]), "loop_steps": sum(talk.calls_per_step)})
 
 
 async def schema(desk: Desk) -> None:
     value = marker()
-    request = await desk.request(asking.call_and_tell(asking.UNION, key=marker()), asking.UNION)
+    request = await desk.request(conversing.call_and_tell(conversing.UNION, key=marker()), conversing.UNION)
     talk, _ = await desk.talk(request, lambda made: value)
     desk.found({"schema": talk.outcome(value)})
     if desk.last_runs:
-        codes = [sightings.code(run.moments) for run in desk.last_runs]
+        codes = [watching.code(run.moments) for run in desk.last_runs]
         family = code_of(desk.roles.cheap.partition("[")[0].partition("-")[0])
         desk.found({"schema_refused": any("provider_error" in code for code in codes), "family": family})
 
@@ -114,7 +121,7 @@ def _key(made: ToolCall) -> str:
 
 
 async def _checkpoint_seen(notes: RunNotes) -> None:
-    await wait_for(notes, lambda moments: sightings.checkpoint_after_call(moments).get(_DELAY, -1) != -1)
+    await wait_for(notes, lambda moments: watching.checkpoint_after_call(moments).get(_DELAY, -1) != -1)
 
 
 _DELAY: Final = "checkpoint_after_call_ms"
@@ -122,8 +129,8 @@ _DELAY: Final = "checkpoint_after_call_ms"
 
 def _siblings_seen(wanted: int) -> HoldRun:
     async def hold(notes: RunNotes) -> None:
-        await wait_for(notes, lambda moments: len(sightings.of(moments, "started")) >= wanted)
-        await wait_for(notes, lambda moments: len(sightings.of(moments, "exec")) >= wanted, ASKED_S)
+        await wait_for(notes, lambda moments: len(watching.of(moments, "started")) >= wanted)
+        await wait_for(notes, lambda moments: len(watching.of(moments, "exec")) >= wanted, ASKED_S)
 
     return hold
 
@@ -133,26 +140,26 @@ def _siblings_seen(wanted: int) -> HoldRun:
 
 async def system(desk: Desk) -> None:
     word = marker()
-    messages = (asking.system(asking.instructions(word)), asking.user(asking.OWN_INSTRUCTIONS))
+    messages = (conversing.system(conversing.instructions(word)), conversing.user(conversing.OWN_INSTRUCTIONS))
     talk, _ = await desk.talk(await desk.request(messages))
     desk.found({"system": talk.outcome(word)})
 
 
 async def continuation(desk: Desk) -> None:
     word = marker()
-    first, _ = await desk.talk(await desk.request(asking.remember(word, marker())))
+    first, _ = await desk.talk(await desk.request(conversing.remember(word, marker())))
     if first.snapshot is None:
         raise Skipped("the first turn left nothing to continue")
-    messages = (*first.messages, asking.user(asking.RECALL))
+    messages = (*first.messages, conversing.user(conversing.RECALL))
     talk, moments = await desk.talk(await desk.request(messages), continued=first)
     desk.found({"continuation": talk.outcome(word)})
     if talk.outcome(word) == "right":  # the second turn has read from the cache
-        desk.found(sightings.usage(moments) if moments else _usage(desk, talk))
+        desk.found(watching.usage(moments) if moments else _usage(desk, talk))
 
 
 async def replay(desk: Desk) -> None:
     messages, value = _replayed()
-    talk, _ = await desk.talk(await desk.request(messages, asking.LOOKUP), lambda made: "")
+    talk, _ = await desk.talk(await desk.request(messages, conversing.LOOKUP), lambda made: "")
     desk.found({"replay": talk.outcome(value)})
 
 
@@ -160,26 +167,26 @@ async def resume(desk: Desk) -> None:
     if desk.roles.cheap != SLOW_COMPOSER:
         raise Skipped(f"known of {SLOW_COMPOSER} alone")
     messages, _ = _replayed()
-    request = await desk.request(messages, asking.LOOKUP)
+    request = await desk.request(messages, conversing.LOOKUP)
     await desk.talk(request, lambda made: "", changes=desk.with_quirk("replay", "resume"))
-    desk.found({"resume": sightings.outcome(desk.last_runs[0].moments)})
+    desk.found({"resume": watching.outcome(desk.last_runs[0].moments)})
 
 
 def _replayed() -> tuple[tuple[Message, ...], str]:
     """A history that ends with a result, under an id of another maker; and what it is to be answered with."""
     key, value = marker(), marker()
-    made = ToolCall(asking.FOREIGN_ID, asking.LOOKUP.name, json.dumps({"key": key}))
-    asked = asking.user(asking.call_and_tell(asking.LOOKUP, key=key))
-    return (asked, asking.called(made), asking.returned((asking.FOREIGN_ID, value))), value
+    made = ToolCall(conversing.FOREIGN_ID, conversing.LOOKUP.name, json.dumps({"key": key}))
+    asked = conversing.user(conversing.call_and_tell(conversing.LOOKUP, key=key))
+    return (asked, conversing.called(made), conversing.returned((conversing.FOREIGN_ID, value))), value
 
 
 async def kill(desk: Desk) -> None:
     """One gateway answers, parks a call and is killed; the next one has only what the first one kept."""
     word, value = marker(), marker()
-    messages: list[Mapping[str, object]] = [{"role": "user", "content": asking.remember(word, marker())}]
+    messages: list[Mapping[str, object]] = [{"role": "user", "content": conversing.remember(word, marker())}]
     async with desk.gateway() as gateway:
         said, _ = await gateway.ask(messages)
-        asked = f"{asking.call_and_tell(asking.LOOKUP, key=marker())}\n{asking.RECALL}"
+        asked = f"{conversing.call_and_tell(conversing.LOOKUP, key=marker())}\n{conversing.RECALL}"
         messages += [said, {"role": "user", "content": asked}]
         said, _ = await gateway.ask(messages)
         calls = said.get("tool_calls")
@@ -204,7 +211,7 @@ async def shapes(desk: Desk) -> None:
     request = await _with_flat_id(desk)
     for shape in SHAPES:
         _, moments = await desk.talk(request, changes=desk.with_quirk("model", shape))
-        outcome = sightings.outcome(moments)
+        outcome = watching.outcome(moments)
         desk.found({f"shape_{shape}": outcome})
         if desk.dead and outcome == "right":
             desk.dead = False
@@ -217,7 +224,7 @@ async def _with_flat_id(desk: Desk) -> TurnRequest:
     """For a cheap model in a variant that has a flat id of its own: the four ways to name it must differ."""
     base = desk.roles.cheap.partition("[")[0]
     for name in filter(None, (desk.roles.cheap, base, f"{base}[fast=true]", desk.roles.tiered)):
-        request = await desk.request(asking.reply_with(marker()), model=name)
+        request = await desk.request(conversing.reply_with(marker()), model=name)
         if request.choice.slug and request.choice.slug != request.model:
             return request
     raise Skipped("no cheap model has a flat id of its own")
@@ -226,19 +233,19 @@ async def _with_flat_id(desk: Desk) -> TurnRequest:
 async def bare_id(desk: Desk) -> None:
     if not desk.roles.tiered:
         raise Skipped("no listed model has rungs")
-    _, moments = await desk.talk(TurnRequest(desk.roles.tiered, (asking.user(asking.reply_with(marker())),)))
-    desk.found({"bare_id": sightings.outcome(moments)})
+    _, moments = await desk.talk(TurnRequest(desk.roles.tiered, (conversing.user(conversing.reply_with(marker())),)))
+    desk.found({"bare_id": watching.outcome(moments)})
 
 
 async def unknown_model(desk: Desk) -> None:
-    talk, moments = await desk.talk(TurnRequest(NO_SUCH_MODEL, (asking.user(asking.reply_with(marker())),)))
-    outcome: dict[str, Fact] = {"unknown_model": sightings.outcome(moments)}
+    talk, moments = await desk.talk(TurnRequest(NO_SUCH_MODEL, (conversing.user(conversing.reply_with(marker())),)))
+    outcome: dict[str, Fact] = {"unknown_model": watching.outcome(moments)}
     desk.found(outcome | _refusal("unknown_model_code", talk, moments))
 
 
 async def thinking(desk: Desk) -> None:
     wanted = marker()
-    request = await desk.request(asking.think_then_reply(wanted), model=_second(desk), thinking=True)
+    request = await desk.request(conversing.think_then_reply(wanted), model=_second(desk), thinking=True)
     talk, _ = await desk.talk(request)
     outcome = talk.outcome(wanted)
     desk.found({"thinking": "empty" if outcome == "right" and not talk.reasoning else outcome})
@@ -247,8 +254,8 @@ async def thinking(desk: Desk) -> None:
 async def picture(desk: Desk) -> None:
     if not desk.main.backend.abilities.images:
         raise Skipped("this backend takes no images")
-    colour = secrets.choice(list(asking.COLOURS))
-    messages = (asking.user(asking.COLOUR, asking.picture(colour)),)
+    colour = secrets.choice(list(conversing.COLOURS))
+    messages = (conversing.user(conversing.COLOUR, conversing.picture(colour)),)
     talk, _ = await desk.talk(await desk.request(messages, model=_second(desk)))
     desk.found({"picture": talk.outcome(colour)})
 
@@ -265,7 +272,7 @@ def _second(desk: Desk) -> str:
 def _refusal(name: str, talk: Talk, moments: Sequence[Moment]) -> dict[str, Fact]:
     if talk.error is None:
         return {}
-    return {name: sightings.code(moments) or code_of(talk.error.code or talk.error.kind.value)}
+    return {name: watching.code(moments) or code_of(talk.error.code or talk.error.kind.value)}
 
 
 def _usage(desk: Desk, talk: Talk) -> dict[str, Fact]:
@@ -282,3 +289,131 @@ def _usage(desk: Desk, talk: Talk) -> dict[str, Fact]:
         "output_tokens": usage.output_tokens or 0,
         "cache_in_input": cached <= usage.input_tokens,
     }
+
+
+# ---- probes
+
+# Questions that cost no run: lists, statuses, the period's usage. For the backend `agent`, whose calls are ours.
+
+QUOTA_PATIENCE_S: Final = 5.0
+
+Probe = Callable[[str, str, bytes], Awaitable[UnaryResponse]]
+"""(path, content type, body) -> the answer."""
+
+
+async def _probe(bench: Bench) -> Probe:
+    transport = bench.watch.transport if bench.watch else None
+    assert transport is not None  # cases of `agent` alone come here
+    await bench.backend.models()  # its headers are those of the probes
+    return transport.probe
+
+
+async def lists(desk: Desk) -> None:
+    probe = await _probe(desk.main)
+    flat = await probe(paths.USABLE_MODELS, paths.UNARY_TYPE, b"")
+    wanted = ai.AvailableModelsRequest(use_model_parameters=True, do_not_use_markdown=True)
+    bases = await probe(paths.AVAILABLE_MODELS, paths.UNARY_TYPE, wanted.SerializeToString())
+    try:
+        listed = pb.GetUsableModelsResponse.FromString(flat.body if flat.status == 200 else b"").models
+        based = ai.AvailableModelsResponse.FromString(bases.body if bases.status == 200 else b"").models
+    except DecodeError as broken:
+        raise Skipped("a list is not readable") from broken
+    thinking = sum(model.HasField("thinking_details") for model in listed)
+    desk.found({"flat_models": len(listed), "base_models": len(based), "thinking_details": thinking})
+
+
+async def list_type(desk: Desk) -> None:
+    probe = await _probe(desk.main)
+    desk.found({"list_type_status": (await probe(paths.USABLE_MODELS, paths.STREAM_TYPE, b"")).status})
+
+
+async def http1_run(desk: Desk) -> None:
+    async with desk.bench({"agent_transport": "http1"}) as bench:
+        probe = await _probe(bench)
+        desk.found({"http1_run_status": (await probe(paths.RUN, paths.STREAM_TYPE, b"")).status})
+
+
+async def proxy(desk: Desk) -> None:
+    """Costs nothing: all that was asked before has gone this way."""
+    if not desk.main.proxy:
+        raise Skipped("no proxy is set for this address")
+    if "text" not in desk.facts:
+        raise Skipped("shown by the case text, which was not tried")
+    desk.found({"proxy": desk.main.proxy})
+
+
+async def quota(desk: Desk) -> None:
+    probe = await _probe(desk.main)
+    try:
+        async with asyncio.timeout(QUOTA_PATIENCE_S):
+            response = await probe(paths.PERIOD_USAGE, paths.JSON_TYPE, b"{}")
+    except (TimeoutError, GatewayError):
+        desk.found({"quota": "silent"})
+    else:
+        desk.found({"quota": "told" if response.status == 200 else "refused"})
+
+
+# ---- driver
+
+# Tries one case after the other: asks its question unless that was asked already, and judges the facts.
+
+PATIENCE_S: Final = 180.0
+"""For one question; ten steps of a real model take a minute."""
+
+EVEN_SO: Final = ("shapes",)
+"""Asked although not even text is answered: this may be why."""
+
+QUESTIONS: Final[dict[str, Callable[[Desk], Awaitable[None]]]] = {
+    question.__name__: question
+    for question in (
+        lists,
+        list_type,
+        http1_run,
+        quota,
+        proxy,
+        text,
+        call,
+        parallel,
+        loop,
+        system,
+        continuation,
+        replay,
+        resume,
+        kill,
+        shapes,
+        schema,
+        unknown_model,
+        bare_id,
+        thinking,
+        picture,
+    )
+}
+
+
+class Prover:
+    def __init__(self, desk: Desk, patience_s: float = PATIENCE_S) -> None:
+        self._desk = desk
+        self._patience = patience_s
+        self._asked: dict[str, str] = {}
+        """Question -> why it found nothing out; empty when it did."""
+
+    async def try_case(self, case: Case) -> CaseVerdict:
+        if self._desk.main.backend.name not in case.backends:
+            return judged(case, {}, PRIVATE)
+        if case.question not in self._asked:
+            self._asked[case.question] = await self._ask(case)
+        return judged(case, self._desk.facts, self._asked[case.question])
+
+    async def _ask(self, case: Case) -> str:
+        if self._desk.dead and case.runs and case.question not in EVEN_SO:
+            return NEEDS_TEXT
+        try:
+            async with asyncio.timeout(self._patience):
+                await QUESTIONS[case.question](self._desk)
+        except Skipped as why:
+            return str(why)
+        except TimeoutError:
+            return f"no answer within {self._patience:.0f} s"
+        except GatewayError as error:
+            return f"the question failed: {code_of(error.code or error.kind.value)}"
+        return ""

@@ -8,7 +8,7 @@ import pytest
 from caretway.cli.cluster_status import ClusterReport, as_lines, redis_place, told
 from caretway.cli.terminal import Style
 from caretway.cluster.directory import SCHEMA, Replica
-from caretway.cluster.totals import TotalRow
+from caretway.cluster.spent import TotalRow
 
 GOLDEN = Path(__file__).parent / "golden"
 NOON = 1_794_916_800.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.cluster.signature import HopSession, NotForUs, answered, challenge, met, proven, signed, signing_key
+from caretway.cluster.seal import HopSession, NotForUs, answered, challenge, met, proven, signed, signing_key
 from caretway.core.passing import Asker
 
 KEY = signing_key("cw-the-key-of-a-cluster-0123456789")

@@ -11,8 +11,8 @@ from caretway.cli.prove import row
 from caretway.cli.terminal import Style
 from caretway.config import SETTINGS
 from caretway.prove.cases import BY_NAME, CASES, CHEAPEST, Case
-from caretway.prove.driver import QUESTIONS
 from caretway.prove.facts import CaseVerdict
+from caretway.prove.questions import QUESTIONS
 
 PAGE: Final = (Path(caretway.__file__).parent / "cursor" / "wire" / "README.md").read_text(encoding="utf-8")
 ROWS: Final = [line.removeprefix("| ") for line in PAGE.splitlines() if line.startswith("| ")]
@@ -42,7 +42,7 @@ def test_only_the_first_case_of_a_question_costs_runs() -> None:
 def test_settings_that_help_exist() -> None:
     source = "".join(
         (Path(caretway.__file__).parent / "prove" / name).read_text(encoding="utf-8")
-        for name in ("judging.py", "cases.py", "questions.py")
+        for name in ("cases.py", "questions.py")
     )
     named = set(re.findall(r"--[a-z][a-z-]+", source))
     assert len(named) > 8

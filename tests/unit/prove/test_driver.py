@@ -11,12 +11,11 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted
 from caretway.core.request import Role, TurnRequest
 from caretway.core.turn import Abilities, ModelInfo
-from caretway.prove import asking
+from caretway.prove import conversing
 from caretway.prove.cases import BY_NAME, NEEDS_TEXT, PRIVATE
-from caretway.prove.choosing import Roles
 from caretway.prove.conversing import converse
-from caretway.prove.desk import Bench, Changes, Desk
-from caretway.prove.driver import Prover
+from caretway.prove.desk import Bench, Changes, Desk, Roles
+from caretway.prove.questions import Prover
 from turns import PlayedBackend, PlayedTurn, called
 
 TEXT_ONLY = Abilities(client_tools="text")
@@ -110,7 +109,7 @@ async def test_calls_are_answered_by_a_new_turn_where_none_is_parked() -> None:
     first.lost = True
     second = PlayedTurn(TextDelta("value"), TurnEnded())
     backend = PlayedBackend([first, second])
-    talk = await converse(backend, TurnRequest("auto", (asking.user("go"),)), lambda call: f"value of {call.name}")
+    talk = await converse(backend, TurnRequest("auto", (conversing.user("go"),)), lambda call: f"value of {call.name}")
     assert (talk.text, talk.calls_per_step) == ("value", (1,))
     assert [message.role for message in backend.requests[1].messages] == [Role.USER, Role.ASSISTANT, Role.TOOL]
     assert first.closed
@@ -127,6 +126,6 @@ async def test_a_model_that_calls_for_ever_is_left() -> None:
 
     turn = Looping(*again())
     async with asyncio.timeout(60):
-        talk = await converse(PlayedBackend([turn]), TurnRequest("auto", (asking.user("go"),)), lambda call: "")
+        talk = await converse(PlayedBackend([turn]), TurnRequest("auto", (conversing.user("go"),)), lambda call: "")
     assert len(talk.replies) == 24
     assert turn.closed

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from caretway.prove import sightings
+from caretway.prove import watching
 from caretway.prove.watching import Moment
 
 
@@ -29,14 +29,14 @@ ENDED = m(80, "ended", "", "", 40, 5, 30, 0)
     ],
 )
 def test_outcomes(moments: list[Moment], outcome: str, code: str) -> None:
-    assert sightings.outcome(moments) == outcome
-    assert sightings.code(moments) == code
+    assert watching.outcome(moments) == outcome
+    assert watching.code(moments) == code
 
 
 def test_the_end_is_told_or_not() -> None:
-    assert sightings.ends([m(1, "text"), ENDED, OK]) == {"end_told": True}
-    assert sightings.ends([m(1, "text"), ENDED]) == {"end_told": False}
-    assert sightings.ends([m(1, "text"), OK]) == {"end_told": False}
+    assert watching.ends([m(1, "text"), ENDED, OK]) == {"end_told": True}
+    assert watching.ends([m(1, "text"), ENDED]) == {"end_told": False}
+    assert watching.ends([m(1, "text"), OK]) == {"end_told": False}
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_the_end_is_told_or_not() -> None:
     ],
 )
 def test_first_checkpoints(moments: list[Moment], facts: dict[str, Any]) -> None:
-    assert sightings.first_checkpoint(moments) == facts
+    assert watching.first_checkpoint(moments) == facts
 
 
 def test_usage() -> None:
     told = {"input_tokens": 40, "output_tokens": 5, "usage_told": True, "cache_in_input": True, "cache_absurd": False}
-    assert sightings.usage([ENDED]) == told
-    assert sightings.usage([m(1, "ended", "", "", 40, 5, 30, 20)]) == told | {"cache_in_input": False}
-    assert sightings.usage([m(1, "ended", "", "", 40, 5, 9000, 0)]) == told | {"cache_absurd": True}
-    assert sightings.usage([m(0, "checkpoint", "", "", 9000, 0), m(1, "ended", "", "", 40, 5, 9000, 0)]) == told | {
+    assert watching.usage([ENDED]) == told
+    assert watching.usage([m(1, "ended", "", "", 40, 5, 30, 20)]) == told | {"cache_in_input": False}
+    assert watching.usage([m(1, "ended", "", "", 40, 5, 9000, 0)]) == told | {"cache_absurd": True}
+    assert watching.usage([m(0, "checkpoint", "", "", 9000, 0), m(1, "ended", "", "", 40, 5, 9000, 0)]) == told | {
         "cache_in_input": False
     }
-    assert sightings.usage([m(1, "ended", "", "", 0, 0, 0, 0)])["usage_told"] is False
-    assert sightings.usage([]) == {}
-    assert sightings.preamble([ENDED]) == {"preamble_spared": True}
-    assert sightings.preamble([m(1, "ended", "", "", 12_040, 5, 0, 0)]) == {"preamble_spared": False}
+    assert watching.usage([m(1, "ended", "", "", 0, 0, 0, 0)])["usage_told"] is False
+    assert watching.usage([]) == {}
+    assert watching.preamble([ENDED]) == {"preamble_spared": True}
+    assert watching.preamble([m(1, "ended", "", "", 12_040, 5, 0, 0)]) == {"preamble_spared": False}
 
 
 @pytest.mark.parametrize(
@@ -76,29 +76,29 @@ def test_usage() -> None:
     ],
 )
 def test_arguments(told: list[str], facts: dict[str, Any]) -> None:
-    assert sightings.arguments([m(1, "partial", "a", text) for text in told]) == facts
+    assert watching.arguments([m(1, "partial", "a", text) for text in told]) == facts
 
 
 def test_ids() -> None:
     long = "call-" + "x" * 40 + "\nfc_" + "y" * 40
-    assert sightings.call_ids([m(1, "started", long, long), m(2, "exec", "", long)]) == {
+    assert watching.call_ids([m(1, "started", long, long), m(2, "exec", "", long)]) == {
         "long_ids": True,
         "two_ids": False,
     }
-    assert sightings.call_ids([m(1, "started", "env", "a"), m(2, "exec", "", "a")]) == {
+    assert watching.call_ids([m(1, "started", "env", "a"), m(2, "exec", "", "a")]) == {
         "long_ids": False,
         "two_ids": True,
     }
-    assert sightings.call_ids([m(2, "exec", "", "a")]) == {"long_ids": False}
-    assert sightings.call_ids([]) == {}
+    assert watching.call_ids([m(2, "exec", "", "a")]) == {"long_ids": False}
+    assert watching.call_ids([]) == {}
 
 
 def test_a_checkpoint_between_a_call_and_its_result() -> None:
     early = m(1, "checkpoint", "", "", 9, 0)
     call, later, result = m(10, "exec", "", "a"), m(130, "checkpoint", "", "", 9, 9), m(200, "result")
-    assert sightings.checkpoint_after_call([early, call, later, result]) == {"checkpoint_after_call_ms": 120}
-    assert sightings.checkpoint_after_call([early, call, result, later]) == {"checkpoint_after_call_ms": -1}
-    assert sightings.checkpoint_after_call([early]) == {}
+    assert watching.checkpoint_after_call([early, call, later, result]) == {"checkpoint_after_call_ms": 120}
+    assert watching.checkpoint_after_call([early, call, result, later]) == {"checkpoint_after_call_ms": -1}
+    assert watching.checkpoint_after_call([early]) == {}
 
 
 def started(ms: int, name: str) -> list[Moment]:
@@ -114,18 +114,18 @@ def test_steps() -> None:
         *started(900, "c"),
         m(950, "result"),
     ]
-    assert sightings.step(apart, 3) == {
+    assert watching.step(apart, 3) == {
         "calls_listed": False,
         "asked_in_turn": False,
         "gaps_ms": (300, 600),
         "tokens_in_gaps": True,
     }
     silent = [moment for moment in apart if moment.what != "tokens"]
-    assert sightings.step(silent, 3)["tokens_in_gaps"] is False
+    assert watching.step(silent, 3)["tokens_in_gaps"] is False
     at_once = [*started(0, "a"), *started(1, "b"), m(1, "listed", "", "", 2)]
-    assert sightings.step(at_once, 2) == {"calls_listed": True, "asked_in_turn": False, "gaps_ms": (1,)}
+    assert watching.step(at_once, 2) == {"calls_listed": True, "asked_in_turn": False, "gaps_ms": (1,)}
     in_turn = [m(0, "started", "a", "a"), m(0, "started", "b", "b"), m(1, "exec", "", "a"), m(9, "result")]
-    assert sightings.step([*in_turn, m(10, "exec", "", "b")], 2)["asked_in_turn"] is True
+    assert watching.step([*in_turn, m(10, "exec", "", "b")], 2)["asked_in_turn"] is True
     own_steps = [*started(0, "a"), m(5, "result"), *started(10, "b")]
-    assert sightings.step(own_steps, 2) == {"calls_listed": False, "asked_in_turn": False}
-    assert sightings.step(started(0, "a"), 2) == {}
+    assert watching.step(own_steps, 2) == {"calls_listed": False, "asked_in_turn": False}
+    assert watching.step(started(0, "a"), 2) == {}
