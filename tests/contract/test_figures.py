@@ -75,6 +75,12 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
         for kind, model, count in sample.findall((await client.http.get("/metrics")).text):
             counted[model][kind] += int(count)
         assert {model: dict(kinds) for model, kinds in counted.items()} == expected
+        each = re.compile(r'^caretway_runs_total\{backend="agent",model="([^"]*)",.*\} (\d+)$', re.MULTILINE)
+        runs = Counter(one.model.partition("[")[0] for one in billed)
+        metered = Counter[str]()
+        for model, count in each.findall((await client.http.get("/metrics")).text):
+            metered[model] += int(count)
+        assert metered == runs and runs.total() == stats["runs_opened"]
 
         # The ledger, once it is written.
         ledger = client.gateway._services.ledger
@@ -99,7 +105,7 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
         price, of = PUBLISHED["composer-2.5"], expected["composer-2.5"]
         cents = (of["input"] * price.input + of["cache_read"] * price.cache_read + of["output"] * price.output) / 1e4
         assert total["cents"] == pytest.approx(cents)
-        runs = Counter(one.model.partition("[")[0] for one in billed)
+        assert {row["group"]: row["runs"] for row in found["rows"]} == runs and total["runs"] == runs.total()
         assert total["unpriced"] == runs["sim-auto"] + runs["sim-think"]
         assert sorted(found["unpriced"]) == ["[prices.sim-auto]", "[prices.sim-think]"]
         listed = (await client.http.get("/caretway/v1/conversations")).json()["data"]
@@ -136,6 +142,7 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
         done = await asyncio.to_thread(run_command, tmp_path, "", "usage", "--json", "--no-quota", *where)
         told = json.loads(done.stdout)
         assert {row["model"]: {kind: row[kind] for kind in KINDS} for row in told["rows"]} == expected
+        assert {row["model"]: row["runs"] for row in told["rows"]} == runs
         assert (told["total"]["saved"], told["total"]["tokens"]) == (saved, total["tokens"])
         done = await asyncio.to_thread(run_command, tmp_path, "", "usage", "--no-quota", *where)
         assert f"{total['saved_share']:.0%} less input" in " ".join(done.stdout.split())

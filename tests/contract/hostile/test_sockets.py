@@ -67,21 +67,24 @@ class Peer:
 
 
 @asynccontextmanager
-async def gateway() -> AsyncIterator[tuple[Metered, list[Peer]]]:
-    """With its sockets."""
+async def gateway() -> AsyncIterator[tuple[Metered, Callable[[], Awaitable[Peer]]]]:
+    """And what opens a socket to it. One that does not read answers no ping, and is closed after a while."""
     async with simulated_elsewhere() as port, metered(backend="agent", agent_url=f"http://127.0.0.1:{port}") as running:
         host = urlsplit(str(running.http.base_url)).netloc
         peers: list[Peer] = []
+
+        async def connect() -> Peer:
+            reader, writer = await asyncio.open_connection(*host.split(":"))
+            key = base64.b64encode(bytes(16)).decode()
+            head = [f"Host: {host}", "Connection: Upgrade", "Upgrade: websocket", f"Sec-WebSocket-Key: {key}"]
+            lines = ["GET /v1/responses HTTP/1.1", *head, "Sec-WebSocket-Version: 13"]
+            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            peers.append(Peer(reader, writer))
+            return peers[-1]
+
         try:
-            for _ in range(SOCKETS):
-                reader, writer = await asyncio.open_connection(*host.split(":"))
-                key = base64.b64encode(bytes(16)).decode()
-                head = [f"Host: {host}", "Connection: Upgrade", "Upgrade: websocket", f"Sec-WebSocket-Key: {key}"]
-                lines = ["GET /v1/responses HTTP/1.1", *head, "Sec-WebSocket-Version: 13"]
-                writer.write(("\r\n".join(lines) + "\r\n\r\n").encode())
-                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-                peers.append(Peer(reader, writer))
-            yield running, peers
+            yield running, connect
         finally:
             for peer in peers:
                 peer.writer.close()
@@ -111,7 +114,7 @@ async def test_messages_that_wait(together: bool) -> None:
 
 
 async def _messages_that_wait(together: bool) -> tuple[str, int, Reading]:
-    async with gateway() as (running, peers):
+    async with gateway() as (running, connect):
 
         async def wait(peer: Peer) -> list[str]:
             try:
@@ -126,9 +129,9 @@ async def _messages_that_wait(together: bool) -> tuple[str, int, Reading]:
         await ask(running)
         before = (await running.read()).rss
         if together:
-            ended = await asyncio.gather(*map(wait, peers))
+            ended = await asyncio.gather(*[wait(await connect()) for _ in range(SOCKETS)])
         else:
-            ended = [await wait(peer) for peer in peers]
+            ended = [await wait(await connect()) for _ in range(SOCKETS)]
         reading = await running.read()
         waiting = 2 * SOCKETS - sum(2 if "closed" in codes else len(codes) - 1 for codes in ended)
         print(f"{waiting} wait")
@@ -143,7 +146,7 @@ async def test_input_that_comes_back_and_is_not_read(together: bool) -> None:
 
 
 async def _input_that_comes_back(together: bool) -> tuple[str, int, Reading]:
-    async with gateway() as (running, peers):
+    async with gateway() as (running, connect):
 
         async def steer(peer: Peer) -> int:
             """What the first bytes of the answer are; pings of a busy machine may come before it."""
@@ -158,9 +161,9 @@ async def _input_that_comes_back(together: bool) -> tuple[str, int, Reading]:
         await ask(running)
         before = (await running.read()).rss
         if together:
-            ended = await asyncio.gather(*map(steer, peers))
+            ended = await asyncio.gather(*[steer(await connect()) for _ in range(SOCKETS)])
         else:
-            ended = [await steer(peer) for peer in peers]
+            ended = [await steer(await connect()) for _ in range(SOCKETS)]
         reading = await running.read()
         assert together or ended == [TEXT] * SOCKETS
         await ask(running)
