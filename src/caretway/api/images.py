@@ -46,7 +46,7 @@ _READ: Final = 64 * 2**10
 
 
 class FetchFailed(Exception):
-    """What came is not what was asked for, in words."""
+    """An image could not be fetched; the message says why."""
 
 
 class Connector(Protocol):

@@ -180,7 +180,7 @@ class Tenant:
         return self.dialects.get(name, self._default)
 
     def dialect_of(self, headers: Mapping[str, str]) -> Dialect:
-        """At a path that several APIs have: the one whose clients say who they are, or the default."""
+        """The dialect of a request. On a shared path it is the one that the client names, or the default."""
         marked = (dialect for dialect in self.dialects.values() if dialect.mark and dialect.mark in headers)
         return next(marked, self._default)
 

@@ -237,7 +237,7 @@ def check_mcp_server(told: Mapping[str, object]) -> Finding:
 
 
 def _live(settings: Settings) -> list[Finding]:
-    """The cheapest cases of `caretway prove`; what keeps them from being tried is a finding, too."""
+    """Run the cheapest cases of `caretway prove`; a reason not to run them is a finding, too."""
     from ..core.errors import GatewayError
     from ..prove.cases import CHEAPEST
     from .prove import chosen_cases, try_cases, with_account

@@ -1,8 +1,7 @@
 """The settings as command line flags: which `--help` shows and which `--help-all`, `--no-...` switches, flags that may
-be repeated. Values stay text here.
+be repeated.
 
-Values stay text here. The config room reads them, so a mistake gets the same message wherever it was made. `--help`
-shows the few flags that most people need, `--help-all` shows every flag. All of them work either way.
+Values stay text here. The config room reads them, so a mistake gets the same message wherever it was made.
 """
 
 import argparse

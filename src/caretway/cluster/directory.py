@@ -175,7 +175,7 @@ class Directory:
         self._beating = spawn(self._live(), "heartbeat of the cluster")
 
     async def drain(self) -> None:
-        """No new turns for this one, as far as others can choose. What it holds stays here until it leaves."""
+        """Ask the others to start no new turns here. Turns that it holds stay until it leaves."""
         self.own = msgspec.structs.replace(self.own, draining=True)
         try:
             await self._beat()

@@ -436,7 +436,7 @@ class Hops:
         return self._directory.own
 
     async def _give_away(self, request: PassedRequest, writer: RelayWriter) -> str | None:
-        """A new turn would be cut off here soon. If there is no other gateway, it begins here."""
+        """Pass a new turn to another gateway, because this one stops soon. Without another, it begins here."""
         own = self._directory.own
         others = [one for one in self._directory.alive() if not one.draining and one.schema == own.schema]
         for other in [one for one in others if one.id != own.id][-2:]:

@@ -200,7 +200,7 @@ class RedisSpent:
         return _spent(known, sorted(day for day in days if day != ALL_DAYS and day >= since))
 
     async def first(self, mark: str, at: float) -> bool:
-        """Redis away: reported by every replica, rather than by none."""
+        """True for the first replica that reports something, and for every replica while Redis is away."""
         place = self._calls.key("mark1", self._seal.name("mark", mark.encode()))
         try:
             (new,) = await self._outbox.ask([("SET", place, b"1", "NX", "EX", MARKS_KEPT_S)])

@@ -14,7 +14,7 @@ SPENT_PERCENT: Final = 100.0
 
 
 class PlanUsage(Struct, frozen=True):
-    """What is used of that which the plan includes."""
+    """How much of the plan's included usage is spent."""
 
     cursor_models_percent: float | None = None
     """The pool of Cursor's own models and of Auto."""

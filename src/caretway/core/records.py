@@ -1,8 +1,8 @@
-"""What is told of finished work: one record for each response, each run and each refused request, and the Observer that
-is told. No prompt, no answer, no secret. No behaviour.
+"""Records of finished work: one for each response, each run and each refused request, and their Observer.
+They hold no prompt, no answer and no secret. No behaviour.
 
-Log, metrics and ledger are observers. They are told in the event loop, at the end of the work: they take note and
-return at once, and they raise nothing.
+Log, metrics and ledger are observers. They are called in the event loop at the end of the work, return at once and
+raise nothing.
 """
 
 from collections.abc import Mapping

@@ -146,7 +146,7 @@ class KeptContent:
 
 
 def _script(conversation: str, model: str, steps: Sequence[KeptStep]) -> str:
-    """One block for each message of the user."""
+    """The conversation as a script with a block for each user message."""
     blocks = [
         f"# Conversation {conversation} with {model}, recorded by Caretway.",
         "# Send each block as a message of the user: `caretway serve --backend simulator` then answers the same.",

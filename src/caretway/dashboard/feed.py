@@ -111,7 +111,7 @@ class Feed:
         return len(self._readers)
 
     async def serve(self, call: HttpCall) -> None:
-        """One reader, until it goes or is let go."""
+        """Serve one reader until it disconnects or is dropped."""
         if self._closed or len(self._readers) >= MAX_READERS:
             raise GatewayError(
                 ErrorKind.OVERLOADED,

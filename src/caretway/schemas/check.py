@@ -556,7 +556,7 @@ class ArgumentCheck:
 
     @property
     def tools(self) -> Mapping[str, ToolSpec]:
-        """By name; made when a call asks for it, which most turns do not."""
+        """The tools by name, built on first use: most turns need none."""
         if self._found is None:
             self._found = {tool.name: tool for tool in self._specs}
         return self._found

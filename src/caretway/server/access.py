@@ -22,11 +22,10 @@ from ..usage.keys.named_key import NamedKey, digest_of
 from .exchange import Header
 
 # ---- Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, and the
-# `retry-after` of a 429; what is asked of a limit that several gateways share. The gateway's own total is in
-# `application`. Pure.
+# `retry-after` of a 429; the Protocol of a limit that gateways share. The gateway's total limits are in `application`.
 #
-# Time is handed in. Callers are named by `access.Admitted.caller`; a caller without a name (no key is asked for) is not
-# counted here, the gateway's total limits are all there is then. Names come from configured keys, so the table is
+# Time is handed in. Callers are named by `access.Admitted.caller`; without a key a caller has no
+# name and is not counted here. Names come from configured keys, so the table is
 # small.
 
 

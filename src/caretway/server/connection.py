@@ -63,7 +63,7 @@ def early_error(refuse: Refuse, url: bytes, error: GatewayError, *, head_only: b
 
 
 def not_http(broken: httptools.HttpParserError, data: bytes) -> GatewayError:
-    """The parser's reasons name no data; what a callback raised may."""
+    """The refusal of unreadable HTTP. The parser's reasons hold no data, but exceptions of callbacks may."""
     if data.startswith(_TLS_HELLO):
         return bad_request("TLS was spoken to a port that speaks plain HTTP.", code="tls_on_plain_port", hint=_NO_TLS)
     reason = "" if isinstance(broken, httptools.HttpParserCallbackError) else f": {broken}"
@@ -242,7 +242,7 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _probe(self) -> bool:
-        """False: there is nothing that could be sent now."""
+        """Send a no-op. Returns False if none can be sent now."""
         response = self._response
         if response is None or response.complete or self._transport.is_closing():
             return False

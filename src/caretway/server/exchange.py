@@ -250,7 +250,7 @@ class ResponseWriter:
             self._observer.hung_up()
 
     def close_after(self) -> None:
-        """This response is the connection's last."""
+        """Close the connection after this response."""
         self.keep_alive = False
 
     def go_on(self) -> None:

@@ -2,8 +2,8 @@
 limits of heads and bodies while they drip in, trailers (ignored), upgrade requests (read as plain HTTP),
 percent-decoding of paths. Knows no socket.
 
-A head may not be too large, also when it drips, and must be one that everybody reads alike (`head`); a body is bounded
-in size, and all bodies together are (`body`). A request to change the protocol is read as one that stays with this one.
+Heads are bounded and must be unambiguous; bodies are bounded, each and together. A request to change the protocol is
+read as plain HTTP.
 """
 
 import time

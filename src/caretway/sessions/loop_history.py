@@ -304,7 +304,8 @@ def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
 
 
 def _looks_on(history: Sequence[Message], steps: int) -> bool:
-    """The newest so many answers all call tools that only look. Cheap: it reads from the end to one that does not."""
+    """Whether the newest answers all call tools that only look. Cheap: it reads from the end and stops at the first
+    that does not."""
     for message in reversed(history):
         if message.role is Role.ASSISTANT:
             calls = [part for part in message.parts if isinstance(part, ToolCall)]

@@ -257,8 +257,8 @@ class SecondTry:
         return len(self._held) + more > MAX_HELD_EVENTS
 
     def hold(self, events: list[Event]) -> list[Event]:
-        """What may be shown now: everything as soon as there is the call, nothing before. At an end without it, what
-        there is and a note; a failure of the second run shows what the first one said."""
+        """The events that may be shown now: all once the demanded call is there, none before. Without the call, the end
+        has what there is and a note; if the second run fails, the text of the first."""
         self._held += events
         last = events[-1]
         if has_call(events):

@@ -73,7 +73,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _sendable(part: Part, called: dict[str, None], told: list[Part]) -> Part | None:
-    """None: it is told elsewhere."""
+    """The message as Cursor accepts it; None if another message carries it."""
     match part:
         case ToolCall(id=call, name=name, arguments=arguments):
             called[call] = None

@@ -83,7 +83,7 @@ class AgentTally(Tally):
 
     @property
     def fills_window(self) -> bool:
-        """The prompt takes half of the model's window or more: then a refusal may be about its size."""
+        """Whether the prompt takes half of the model's window or more: then a refusal may be about its size."""
         return self.expected * 2 >= (self.max_tokens or ASSUMED_WINDOW)
 
 

@@ -63,7 +63,7 @@ class RpcHandler(Protocol):
     def notified(self, method: str, params: Mapping[str, Any]) -> None: ...
 
     def asked(self, method: str, params: Mapping[str, Any]) -> object:
-        """The result; raises RpcError."""
+        """Send a request and return its result; raises RpcError."""
         ...
 
 

@@ -81,7 +81,7 @@ class AcpPool:
         return warm
 
     def give(self, warm: Warm) -> None:
-        """Back to the others, or away with it when it is dead or full."""
+        """Return the process to the pool, or end it if it is dead or full."""
         self._busy.discard(warm)
         if not warm.agent.alive or len(warm.agent.sessions) >= self._max_sessions:
             spawn(warm.agent.aclose(), "cursor-agent-acp-full")

@@ -150,7 +150,7 @@ def plan_text(arguments: Mapping[str, Any]) -> str:
 
 
 def told(message: str, showing: Showing) -> list[Event]:
-    """The loop guard has something to say, and the model cannot be told."""
+    """The warning of the loop guard as events for the client: in print mode the model cannot be told."""
     activity: list[Event] = [AgentActivity(message)]
     return [*activity, ReasoningDelta(f"\n{message}\n")] if showing == "reasoning" else activity
 

@@ -131,7 +131,7 @@ _MESSAGES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
 
 
 def code_and_words(frame: Frame) -> tuple[str, str]:
-    """The SDK writes both into one text: `[code] words`."""
+    """Split the SDK's text `[code] words`."""
     found = _BRACKETED.match(frame.message)
     return (found[1], found[2]) if found else (frame.code or "unknown", frame.message)
 

@@ -111,7 +111,7 @@ class Entry(Struct, frozen=True):
 
 
 class FilePlan(Struct, frozen=True):
-    """A file of a client, and what of it is ours."""
+    """A client's file, and our part of it."""
 
     path: Path
     kind: str

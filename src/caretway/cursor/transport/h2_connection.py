@@ -68,7 +68,7 @@ class H2Writer:
     def __init__(
         self, framing: H2Codec, life: Liveness, loop: asyncio.AbstractEventLoop, not_read: Callable[[], None]
     ) -> None:
-        """`not_read` is called when the peer does not read what it makes us say."""
+        """`not_read` is called if the peer does not read the answers that it provokes."""
         self._framing = framing
         self._life = life
         self._loop = loop
