@@ -31,8 +31,8 @@ from .api.tenant import AccountWatch, Health, Tenant, TenantResolver
 from .backends.text_protocol.prompt import demand_tools
 from .backends.text_protocol.thinking import think_tags, thinking
 from .config import ConfigError, Settings, hosts, process_environment
+from .config.loading import process_telemetry
 from .config.secrets import gateway_keys, secrets_in
-from .config.telemetry import process_telemetry
 from .core.errors import ErrorKind, GatewayError
 from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
@@ -74,15 +74,15 @@ from .upstream import (
     transport_limits,
     without_credentials,
 )
-from .usage.budgets.budget import BudgetScope, UsageBudget, parse_budgets
-from .usage.budgets.charges import Budgets, KeyBudgets, Tell, nobody_listens, run_limit
-from .usage.budgets.spent_file import FILE as SPENT_FILE
-from .usage.budgets.spent_store import SpentStore
-from .usage.budgets.sqlite_store import SqliteSpent
-from .usage.keys.key_file import CLUSTER_COPY, KeyBook, KeyFile
-from .usage.ledger.ledger import Ledger
-from .usage.ledger.ledger_file import FILE_NAME as LEDGER_FILE
-from .usage.ledger.prices import PriceList, read_prices
+from .usage.budget import BudgetScope, UsageBudget, parse_budgets
+from .usage.charges import Budgets, KeyBudgets, Tell, nobody_listens, run_limit
+from .usage.key_file import CLUSTER_COPY, KeyBook, KeyFile
+from .usage.ledger import Ledger
+from .usage.prices import PriceList, read_prices
+from .usage.spent_store import FILE as SPENT_FILE
+from .usage.spent_store import SpentStore
+from .usage.sqlite_store import SqliteSpent
+from .usage.writing import FILE_NAME as LEDGER_FILE
 
 if TYPE_CHECKING:
     from caretway_sim import Simulator

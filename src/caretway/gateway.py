@@ -34,7 +34,7 @@ from .dashboard.now import GatewayFacts
 from .processes.tasks import LoopThread, spawn
 from .server.access import Access
 from .upstream import new_simulator, passes, sign_ins, without_credentials
-from .usage.keys.key_file import KeyBook
+from .usage.key_file import KeyBook
 
 if TYPE_CHECKING:
     from caretway_sim import Simulator

@@ -43,7 +43,7 @@ from .observe.redact import Redactor
 from .processes.tasks import spawn
 from .server.access import SEND_KEY
 from .sessions.loop_guard import GuardSettings
-from .usage.budgets.backend import CountedBackend
+from .usage.charges import CountedBackend
 
 if TYPE_CHECKING:
     from caretway_sim import Simulator

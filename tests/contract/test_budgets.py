@@ -20,8 +20,7 @@ import pytest
 from caretway.config import ConfigError, Settings
 from caretway.gateway import Gateway
 from caretway.processes.tasks import spawn
-from caretway.usage.keys.key_file import KeyFile
-from caretway.usage.keys.named_key import added
+from caretway.usage.key_file import KeyFile, added
 from caretway_sim.manners import LIVE
 from contract.gateways import CHAT, Client, gateway, gateway_to, simulated
 

@@ -15,10 +15,9 @@ import pytest
 from caretway.cluster.hop import GONE, HopConnection
 from caretway.cluster.keys import ClusterKeys
 from caretway.core.errors import GatewayError
-from caretway.usage.budgets.budget import Spent
-from caretway.usage.budgets.charges import EVERYBODY
-from caretway.usage.keys.key_file import CLUSTER_COPY, KeyFile
-from caretway.usage.keys.named_key import added, dump, revoked
+from caretway.usage.budget import Spent
+from caretway.usage.charges import EVERYBODY
+from caretway.usage.key_file import CLUSTER_COPY, KeyFile, added, dump, revoked
 from contract.gateways import CHAT, Client, result
 from contract.test_cluster import SHELL, asked, beat, cluster, counts, of, runs
 from patience import be_patient

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from caretway.usage.keys.key_file import KeyFile
-from caretway.usage.keys.named_key import added
+from caretway.usage.key_file import KeyFile, added
 from caretway_sim import Simulator
 from caretway_sim.manners import LIVE_AT_ONCE
 from contract.gateways import Client, gateway_to, result, tool

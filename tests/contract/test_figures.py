@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from caretway.usage.ledger.prices import PUBLISHED
+from caretway.usage.prices import PUBLISHED
 from caretway_sim.accounts import Accounts
 from caretway_sim.models import writes_cache
 from caretway_sim.shared import Shared

@@ -10,8 +10,7 @@ import httpx
 
 from caretway.config import Settings
 from caretway.gateway import Gateway
-from caretway.usage.keys.key_file import KeyFile
-from caretway.usage.keys.named_key import added
+from caretway.usage.key_file import KeyFile, added
 from contract.gateways import gateway
 
 HELLO = "sim: say hello"

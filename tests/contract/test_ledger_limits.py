@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from caretway.storage.database import open_database, transaction
-from caretway.usage.ledger.ledger_file import LEDGER
+from caretway.usage.writing import LEDGER
 from caretway_sim.manners import CLASSIC
 from contract.gateways import gateway, simulated
 from contract.test_request_cost import Counter

@@ -16,8 +16,7 @@ import pytest
 
 from caretway.dashboard import feed
 from caretway.dashboard.feed import MAX_READERS
-from caretway.usage.keys.key_file import KeyFile
-from caretway.usage.keys.named_key import added, revoked
+from caretway.usage.key_file import KeyFile, added, revoked
 from contract.gateways import CHAT, Client, gateway, streamed
 
 BASE = "/caretway/v1"

@@ -34,7 +34,7 @@ from caretway.core.fold import Reply, fold
 from caretway.core.request import Message, Role, Text, ToolCall, TurnRequest
 from caretway.core.turn import Snapshot
 from caretway.upstream import choose_backend, open_backend, sign_ins
-from caretway.usage.budgets.backend import CountedBackend
+from caretway.usage.charges import CountedBackend
 from caretway_sim import Simulator
 from caretway_sim.manners import LIVE_AT_ONCE, Manners
 from caretway_sim.shared import Prefer

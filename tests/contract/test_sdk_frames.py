@@ -18,7 +18,7 @@ from caretway.core.errors import ErrorKind
 from caretway.core.events import Event
 from caretway.core.fold import fold
 from caretway.cursor.wire.envelope import pack
-from caretway.usage.budgets.backend import CountedBackend
+from caretway.usage.charges import CountedBackend
 from caretway_sim import Simulator, updates
 from caretway_sim.http1 import SimHttp1Exchange
 from caretway_sim.http2 import Http2Exchange

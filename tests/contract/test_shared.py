@@ -20,9 +20,8 @@ import pytest
 
 from caretway.cluster.seal import SCHEMA, Seal
 from caretway.cluster.spent import read_totals
-from caretway.usage.budgets.budget import Spent
-from caretway.usage.keys.key_file import KeyFile
-from caretway.usage.keys.named_key import added
+from caretway.usage.budget import Spent
+from caretway.usage.key_file import KeyFile, added
 from caretway_sim import Simulator
 from contract.gateways import Client, gateway_to, result, simulated, tool
 from patience import be_patient

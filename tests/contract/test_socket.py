@@ -15,8 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from caretway.api.socket_responses import MAX_WAITING
-from caretway.usage.keys.key_file import KeyFile
-from caretway.usage.keys.named_key import added, revoked
+from caretway.usage.key_file import KeyFile, added, revoked
 from contract.gateways import Client, gateway
 
 KEY = "cw-0123456789abcdef"

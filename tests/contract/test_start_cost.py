@@ -35,7 +35,7 @@ NOT_AT_START: Final = {
     "caretway.cursor.transport.http1_transport": "only where HTTP/2 is not spoken",
     "caretway.cursor.transport.tracing": "only with --trace",
     "caretway.usage.hooks": "only with --hook",
-    "caretway.usage.ledger.conversations": "only for the page",
+    "caretway.usage.conversations": "only for the page",
     "caretway.dashboard.local_checks": "only for the page",
     "caretway.mcp": "only with MCP servers",
     "caretway.dashboard.tabs": "only for the page",

@@ -19,7 +19,7 @@ from ..dialects.headers import OWNER
 from ..observe.trace import Trace
 from ..server.access import Access, Admission, SharedAdmission, admit, preflight
 from ..server.exchange import NO_CONTENT, Header, HttpRequest, ResponseWriter, header_text
-from ..usage.keys.key_file import KeyBook
+from ..usage.key_file import KeyBook
 from .application import Application
 from .page_door import PageDoor
 from .page_files import wants_page

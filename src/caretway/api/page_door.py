@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 from ..server.access import OWN_KEY, Access, Admitted, admit, sent_keys
 from ..server.exchange import HttpRequest
-from ..usage.keys.key_file import KeyBook
-from ..usage.keys.named_key import NamedKey, digest_of
+from ..usage.key_file import KeyBook, NamedKey, digest_of
 from .route_table import PAGE_PREFIX
 
 LASTS_S: Final = 12 * 3600

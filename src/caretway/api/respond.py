@@ -29,7 +29,7 @@ from ..server.exchange import Header, HttpRequest, ResponseWriter, header_text
 from ..server.shape import ShapeLimits, is_large, read_json, too_much_text
 from ..sessions.manager import Sessions
 from ..sessions.response import Response
-from ..usage.keys.named_key import NamedKey, restricted, visible
+from ..usage.key_file import NamedKey, restricted, visible
 from .answer import Pace, StreamedAnswer, Unwritten, WholeAnswer, model_headers
 from .documents import MARK as PDF
 from .documents import inline_pdfs

@@ -16,7 +16,7 @@ from ..config import Settings
 if TYPE_CHECKING:
     from ..cluster.keys import ClusterKeys
     from ..cluster.spent import RedisSpent
-    from ..usage.keys.named_key import Keys, NamedKey
+    from ..usage.key_file import Keys, NamedKey
     from .key_list import KeyRow
 
 Found = TypeVar("Found")

@@ -53,8 +53,8 @@ def check_history(data_dir: Path) -> Finding:
 def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
     """(backend, model, when) of the last answer that was no simulation; None: there is none, or no ledger."""
     from ..storage.database import read_database
-    from ..usage.ledger.ledger_file import FILE_NAME, LEDGER
-    from ..usage.ledger.queries import last_answer as answered
+    from ..usage.queries import last_answer as answered
+    from ..usage.writing import FILE_NAME, LEDGER
 
     try:
         book = read_database(data_dir / FILE_NAME, LEDGER)

@@ -22,8 +22,8 @@ from .process import CommandFailed, log_to_stderr, remark, say
 from .terminal import style_for, terminal_width
 
 if TYPE_CHECKING:
-    from ..usage.budgets.budget import UsageBudget
-    from ..usage.keys.key_file import KeyFile
+    from ..usage.budget import UsageBudget
+    from ..usage.key_file import KeyFile
     from .cluster_keys import ClusterKeyFile
 
 _NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace", "page")
@@ -71,7 +71,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from ..config.data_dir import close_data_dir
-    from ..usage.keys.key_file import KeyFile
+    from ..usage.key_file import KeyFile
     from .cluster_keys import ClusterKeyFile
 
     settings, remarks = settings_from(arguments)
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
     from ..server.access import new_key
-    from ..usage.keys.named_key import added
+    from ..usage.key_file import added
 
     key = new_key()
     if not arguments.name:
@@ -133,7 +133,7 @@ def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile | Clus
 
 
 def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
-    from ..usage.budgets.spent_file import FILE
+    from ..usage.spent_store import FILE
     from .cluster_keys import ClusterKeyFile
     from .key_list import as_json, as_table, read_rows
 
@@ -151,8 +151,7 @@ def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile | Clu
 
 
 def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
-    from ..usage.keys.key_file import FILE
-    from ..usage.keys.named_key import revoked
+    from ..usage.key_file import FILE, revoked
 
     (name,) = arguments.words
     left = file.change(lambda keys: revoked(keys, name))
@@ -168,7 +167,7 @@ def _revoke(arguments: argparse.Namespace, settings: Settings, file: KeyFile | C
 
 
 def _rename(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
-    from ..usage.keys.named_key import renamed
+    from ..usage.key_file import renamed
 
     old, new = arguments.words
     file.change(lambda keys: renamed(keys, old, new))
@@ -188,7 +187,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def _budgets(texts: Sequence[str]) -> tuple[UsageBudget, ...]:
-    from ..usage.budgets.budget import BudgetScope, parse_budgets
+    from ..usage.budget import BudgetScope, parse_budgets
 
     try:
         found = parse_budgets([word for text in texts for word in words(text)], BudgetScope.KEY)

@@ -13,17 +13,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..usage.budgets.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, UsageBudget, parse_budgets, window
-from ..usage.budgets.charges import KEY_PREFIX
-from ..usage.budgets.spent_file import kept_cycle, last_uses, spent_since
-from ..usage.budgets.verdict import Level, notice
+from ..usage.budget import EVER, NOTHING_SPENT, BudgetScope, Level, Spent, UsageBudget, notice, parse_budgets, window
+from ..usage.charges import KEY_PREFIX
+from ..usage.spent_store import kept_cycle, last_uses, spent_since
 from .process import CommandFailed
 from .terminal import Style, folded
 
 if TYPE_CHECKING:
-    from ..usage.budgets.budget import BillingCycle
-    from ..usage.budgets.spent_store import SpentStore
-    from ..usage.keys.named_key import NamedKey
+    from ..usage.budget import BillingCycle
+    from ..usage.key_file import NamedKey
+    from ..usage.spent_store import SpentStore
 
 NAME_CHARS: Final = 24
 _LABEL: Final = 8

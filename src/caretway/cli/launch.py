@@ -300,8 +300,8 @@ def seen_lately(data_dir: Path) -> dict[str, str]:
     from contextlib import closing
 
     from ..storage.database import read_database
-    from ..usage.ledger.ledger_file import FILE_NAME, LEDGER
-    from ..usage.ledger.queries import last_seen
+    from ..usage.queries import last_seen
+    from ..usage.writing import FILE_NAME, LEDGER
 
     now = time.time()
     try:

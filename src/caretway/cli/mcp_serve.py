@@ -19,9 +19,9 @@ from .. import __version__
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError
 from ..storage.database import read_database
-from ..usage.ledger.ledger_file import FILE_NAME, LEDGER
-from ..usage.ledger.prices import PriceList, read_prices
-from ..usage.ledger.queries import LedgerQueries, Span
+from ..usage.prices import PriceList, read_prices
+from ..usage.queries import LedgerQueries, Span
+from ..usage.writing import FILE_NAME, LEDGER
 from .ask_stream import AnswerPiece, asked
 from .client_gateway import ClientGateway, client_gateway
 from .process import CommandFailed

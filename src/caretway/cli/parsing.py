@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
-from ..config.row import hint, nearest
+from ..config.kinds import hint, nearest
 from .process import remark
 
 PROGRAM: Final = "caretway"

@@ -30,7 +30,7 @@ from .serve import STANDINGS
 from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
-    from ..config.choices import BackendName
+    from ..config.settings import BackendName
     from ..core.turn import ModelInfo
     from ..prove.cases import Case
     from ..prove.desk import Bench, Changes, Desk, Roles

@@ -30,9 +30,8 @@ from .terminal import Style, levels_for, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.account_usage import UsageEvents
-    from ..usage.ledger.event_costs import EventCost
-    from ..usage.ledger.prices import PriceList
-    from ..usage.ledger.queries import By, LedgerQueries, Span
+    from ..usage.prices import PriceList
+    from ..usage.queries import By, EventCost, LedgerQueries, Span
 
 NAME: Final = "usage"
 SUMMARY: Final = "show what was used, what it cost and what is left"
@@ -94,8 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     asks = not (arguments.csv or arguments.no_quota)
     quota, events = run_loop(_quota(settings, since)) if asks else (None, None)
     with _readable(path), closing(_open(path)) as db:
-        from ..usage.ledger.event_costs import event_cost
-        from ..usage.ledger.queries import LedgerQueries, Span
+        from ..usage.queries import LedgerQueries, Span, event_cost
 
         span = Span(since, time.time() + 1)
         listed = event_cost(db, span, events) if events is not None else None
@@ -113,13 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def ledger_path(settings: Settings) -> Path:
-    from ..usage.ledger.ledger_file import FILE_NAME
+    from ..usage.writing import FILE_NAME
 
     return settings.data_dir / FILE_NAME
 
 
 def price_list(settings: Settings) -> PriceList:
-    from ..usage.ledger.prices import PriceList, read_prices
+    from ..usage.prices import PriceList, read_prices
 
     try:
         return PriceList(read_prices(settings.prices or {}))
@@ -130,7 +128,7 @@ def price_list(settings: Settings) -> PriceList:
 def _open(path: Path) -> sqlite3.Connection:
     """The ledger to read; one in memory when nothing was written yet."""
     from ..storage.database import open_or_memory, read_database
-    from ..usage.ledger.ledger_file import LEDGER
+    from ..usage.writing import LEDGER
 
     return read_database(path, LEDGER) or open_or_memory(None, LEDGER)
 
@@ -145,7 +143,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _forget(path: Path) -> int:
-    from ..usage.ledger.ledger_file import forget
+    from ..usage.writing import forget
 
     try:
         responses, runs = forget(path) if path.exists() else (0, 0)
@@ -227,8 +225,8 @@ class UsageReport:
 
     def as_lines(self, title: str, style: Style, width: int, levels: str) -> list[str]:
         """`levels`: the characters of charts; empty: there are none."""
-        from ..usage.ledger.prices import age_days
-        from ..usage.ledger.queries import Totals
+        from ..usage.prices import age_days
+        from ..usage.queries import Totals
         from . import usage_view as view
         from .quota import quota_lines, quota_title
 
@@ -260,7 +258,7 @@ class UsageReport:
         return lines
 
     def _over_time(self, style: Style, width: int, levels: str) -> list[str]:
-        from ..usage.ledger.queries import Totals, slots
+        from ..usage.queries import Totals, slots
         from . import usage_view as view
 
         by: By = "hour" if self._span.until - self._span.since <= HOURS_UP_TO_S else "day"
@@ -270,9 +268,8 @@ class UsageReport:
 
     def as_json(self) -> Iterator[str]:
         """Piece by piece: there may be many groups."""
-        from ..usage.ledger.export import figures
-        from ..usage.ledger.prices import AS_OF, SOURCE, age_days
-        from ..usage.ledger.queries import Totals
+        from ..usage.prices import AS_OF, SOURCE, age_days
+        from ..usage.queries import Totals, figures
 
         head = {
             "since": self._span.since,
@@ -296,6 +293,6 @@ class UsageReport:
         yield f'\n  ],\n  "total": {json.dumps(figures(total))}\n}}\n'
 
     def as_csv(self) -> Iterator[str]:
-        from ..usage.ledger.export import as_csv
+        from ..usage.queries import as_csv
 
         return as_csv(self._by, self._book.totals(self._span, self._by))

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..usage.ledger.event_costs import EventCost
-from ..usage.ledger.prices import AS_OF, SOURCE, STALE_DAYS
-from ..usage.ledger.queries import By, Replayed, Totals
+from ..usage.prices import AS_OF, SOURCE, STALE_DAYS
+from ..usage.queries import By, EventCost, Replayed, Totals
 from .quota import dollars
 from .terminal import GAP, Style, chart, folded, printable
 

@@ -20,8 +20,7 @@ import msgspec
 
 from ..accounts.account import Account
 from ..core.errors import ErrorKind, GatewayError
-from ..usage.keys.key_file import MAX_BYTES, KeyFile
-from ..usage.keys.named_key import Keys, dump, load
+from ..usage.key_file import MAX_BYTES, KeyFile, Keys, dump, load
 from .link import Calls, RedisAway
 from .outbox import News
 from .seal import OVERHEAD, Seal

@@ -19,8 +19,8 @@ from .. import __version__
 from ..config import ConfigError, Settings
 from ..config.secrets import cluster_key
 from ..installation import install_command
-from ..observe.families import CounterFamily, Family, gauge_lines
-from ..usage.keys.key_file import CLUSTER_COPY, KeyFile
+from ..observe.metrics import CounterFamily, Family, gauge_lines
+from ..usage.key_file import CLUSTER_COPY, KeyFile
 
 try:
     from .conversations import LocalStore, SharedConversations, SharedResponses

@@ -21,9 +21,8 @@ import msgspec
 from ..core.errors import ErrorKind, GatewayError
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 from ..processes.tasks import spawn
-from ..usage.budgets.budget import EVER, BillingCycle, Measure, Spent
-from ..usage.budgets.spent_file import CONVERSATION_PREFIX
-from ..usage.budgets.spent_store import Claim, ClaimOutcome
+from ..usage.budget import EVER, BillingCycle, Measure, Spent
+from ..usage.spent_store import CONVERSATION_PREFIX, Claim, ClaimOutcome
 from .link import Calls, Command, RedisAway, number
 from .outbox import AGAIN_S, ClusterOutbox
 from .seal import SMALL, Seal

@@ -3,8 +3,8 @@
 Flags, variable names, TOML keys, `caretway config` and docs/settings.md all come from the fields of `Settings`.
 """
 
-from .choices import CURSOR, GROUPS, MCP
 from .hosts import Hosts, hosts
+from .kinds import ADVANCED, ConfigError, Setting
 from .loading import (
     editor_command,
     has_desktop,
@@ -19,8 +19,7 @@ from .loading import (
     wants_colour,
 )
 from .places import cursor_sign_in_files, data_directory, process_cursor_agent_files, process_home, user_config_file
-from .row import ADVANCED, ConfigError, Setting
-from .settings import SETTINGS, Settings
+from .settings import CURSOR, GROUPS, MCP, SETTINGS, Settings
 
 __all__ = [
     "ADVANCED",

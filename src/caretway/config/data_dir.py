@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from .row import ConfigError
+from .kinds import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..storage.toml_text import put_value
-from .row import ADVANCED, Setting
+from .kinds import ADVANCED, Setting
 
 
 class NotEditable(Exception):

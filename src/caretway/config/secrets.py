@@ -6,7 +6,7 @@ Clients are checked against the keys; logs and recordings leave every secret out
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from .row import ConfigError
+from .kinds import ConfigError
 from .settings import SETTINGS, Settings
 
 MIN_KEY_CHARS: Final = 16

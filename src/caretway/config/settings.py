@@ -1,9 +1,8 @@
 """The table of all settings, one field each, with default, help and bounds; a mistyped setting is refused here
-(`setting_named`; the proposal is made in `row.py`). Not where values come from, nor what they do.
+(`setting_named`). Not where values come from, nor what they do.
 
-It is long because it is one table: a setting is one row, whatever group it belongs to. Only rows are here; the words
-that they take are in choices.py. It does not know where values come from (loading.py), nor what a setting does (the
-modules that use it).
+It is long because it is one table: a setting is one row, whatever group it belongs to. It does not know where values
+come from (loading.py), nor what a setting does (the modules that use it).
 """
 
 from collections.abc import Mapping
@@ -11,37 +10,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
-from .choices import (
-    CLUSTER,
-    CURSOR,
-    LIMITS,
-    MCP,
-    SERVER,
-    SESSIONS,
-    AuthMode,
-    BackendName,
-    CliMode,
-    CliToolEvents,
-    CliTransport,
-    ImageScope,
-    LocalTools,
-    LogFormat,
-    LogLevel,
-    MaxTokens,
-    McpActivity,
-    McpOffer,
-    NoProgressRule,
-    PromptStyle,
-    SessionName,
-    ThinkingName,
-    TokenStore,
-    ToolArguments,
-    TransportName,
-    WebSearchBy,
-    WhenAway,
-)
 from .kinds import (
     ALIASES,
     FILES,
@@ -57,15 +27,57 @@ from .kinds import (
     URL,
     URL_OR_NONE,
     WORDS,
+    ConfigError,
+    Setting,
     choice,
+    declared,
     duration,
+    hint,
     integer,
     path,
+    rows,
     size,
 )
 from .places import process_data_directory
 from .quirks import AGENT_QUIRKS, Quirks
-from .row import ConfigError, Setting, declared, hint, rows
+
+# ---- words
+
+# The words that settings with a choice can take, and the groups of settings. Values only.
+
+SERVER: Final = "server"
+CURSOR: Final = "Cursor"
+SESSIONS: Final = "sessions and tools"
+MCP: Final = "MCP servers"
+LIMITS: Final = "limits"
+CLUSTER: Final = "several gateways"
+GROUPS: Final = (SERVER, CURSOR, SESSIONS, MCP, LIMITS, CLUSTER)
+
+BackendName = Literal["auto", "sdk", "cli", "agent", "legacy-chat", "simulator"]
+WhenAway = Literal["refuse", "allow"]
+TransportName = Literal["auto", "h2", "http1"]
+SessionName = Literal["auto", "fresh", "required"]
+MaxTokens = Literal["ignore", "cut"]
+NoProgressRule = Literal["warn", "stop", "off"]
+ToolArguments = Literal["note", "refuse"]
+ThinkingName = Literal["visible", "hide", "inline"]
+PromptStyle = Literal["tags", "transcript"]
+CliTransport = Literal["auto", "acp", "print"]
+CliMode = Literal["ask", "plan", "agent", "force"]
+CliToolEvents = Literal["hidden", "reasoning", "tool_calls"]
+LocalTools = Literal["read-only", "all", "off"]
+WebSearchBy = Literal["off", "client", "cursor"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["text", "json"]
+AuthMode = Literal["own", "passthrough"]
+TokenStore = Literal["file", "keyring"]
+ImageScope = Literal["off", "public", "any"]
+McpOffer = Literal["always", "ask", "never"]
+McpActivity = Literal["hidden", "note", "reasoning"]
+
+
+# ---- settings
+
 
 _server, _cursor = partial(declared, SERVER), partial(declared, CURSOR)
 _sessions, _limit = partial(declared, SESSIONS), partial(declared, LIMITS)

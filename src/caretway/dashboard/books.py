@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..core.errors import ErrorKind, GatewayError
 from ..storage.database import open_database, read_database, transaction
-from ..usage.ledger.ledger import Ledger
-from ..usage.ledger.ledger_file import LEDGER
-from ..usage.ledger.prices import FindPrice
+from ..usage.ledger import Ledger
+from ..usage.prices import FindPrice
+from ..usage.writing import LEDGER
 
 if TYPE_CHECKING:
-    from ..usage.ledger.conversations import ConversationList, Timeline, Wanted
+    from ..usage.conversations import ConversationList, Timeline, Wanted
 
 Answer = TypeVar("Answer")
 
@@ -39,7 +39,7 @@ class LedgerBooks:
         self, wanted: "Wanted", limit: int
     ) -> "tuple[ConversationList, dict[str, list[str]]] | None":
         """The list, and what can be chosen of. None: no ledger is kept."""
-        from ..usage.ledger.conversations import ConversationList, ConversationQueries
+        from ..usage.conversations import ConversationList, ConversationQueries
 
         if self._path is None:
             return None
@@ -51,7 +51,7 @@ class LedgerBooks:
         return await self.ask(both) or (ConversationList([], more=False), {})
 
     async def timeline(self, name: str) -> "Timeline | None":
-        from ..usage.ledger.conversations import ConversationQueries
+        from ..usage.conversations import ConversationQueries
 
         return await self.ask(lambda db: ConversationQueries(db, self.price).timeline(name))
 
@@ -72,7 +72,7 @@ class LedgerBooks:
 
     async def forget(self, name: str) -> tuple[int, int]:
         """Delete a conversation's rows, also those that are about to be written; (responses, runs)."""
-        from ..usage.ledger.conversations import forget_conversation
+        from ..usage.conversations import forget_conversation
 
         path, ledger = self._path, self._ledger
         if path is None:

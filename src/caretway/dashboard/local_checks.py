@@ -72,7 +72,7 @@ def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
 def check_ledger(settings: Settings, *, whole: bool = False) -> Finding:
     """Only looks: whether usage can be kept. `whole`: read every page of the file."""
     from ..storage.database import read_database
-    from ..usage.ledger.ledger_file import FILE_NAME, LEDGER  # `status` has findings, too, and none of a ledger
+    from ..usage.writing import FILE_NAME, LEDGER  # `status` has findings, too, and none of a ledger
 
     path = settings.data_dir / FILE_NAME
     if not settings.ledger_max_age:

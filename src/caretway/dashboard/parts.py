@@ -15,11 +15,11 @@ from ..api.route_table import HttpCall
 from ..api.tenant import Tenant
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError, bad_request
-from ..usage.budgets.charges import Budgets
-from ..usage.keys.key_file import KeyBook
-from ..usage.ledger.ledger import Ledger
-from ..usage.ledger.ledger_file import FILE_NAME
-from ..usage.ledger.prices import PriceList, read_prices
+from ..usage.charges import Budgets
+from ..usage.key_file import KeyBook
+from ..usage.ledger import Ledger
+from ..usage.prices import PriceList, read_prices
+from ..usage.writing import FILE_NAME
 from .books import LedgerBooks
 from .content import KeptContent
 from .feed import Feed, Marks

@@ -11,8 +11,8 @@ from ..config import SETTINGS, ConfigError, Settings, settings_file
 from ..config.settings import BY_NAME
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..storage.private_file import write_file
-from ..usage.budgets.budget import BudgetScope, parse_budgets
-from ..usage.budgets.charges import Budgets
+from ..usage.budget import BudgetScope, parse_budgets
+from ..usage.charges import Budgets
 
 CHANGEABLE: Final = ("model_aliases", "budgets")
 

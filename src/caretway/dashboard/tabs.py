@@ -25,10 +25,9 @@ from ..processes.tasks import aside
 from ..server.exchange import Header
 from ..sessions.live import TurnView
 from ..sessions.tickets import held_by
-from ..usage.budgets.budget import BudgetScope, Measure
-from ..usage.budgets.verdict import Level, used, whose
-from ..usage.ledger.prices import AS_OF, SOURCE, FindPrice, age_days
-from ..usage.ledger.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen, slots
+from ..usage.budget import BudgetScope, Level, Measure, used, whose
+from ..usage.prices import AS_OF, SOURCE, FindPrice, age_days
+from ..usage.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen, slots
 from .health import account_findings, health_told, live_account
 from .local_checks import Finding, local_findings
 from .parts import PageApi, body, no_such, query
@@ -123,7 +122,7 @@ async def overview(page: PageApi, call: HttpCall) -> object:
 
 
 async def _overview(page: PageApi) -> object:
-    from ..usage.ledger.last_hour import LastHour, last_hour, latest
+    from ..usage.queries import LastHour, last_hour, latest
 
     now = time.time()
 
@@ -217,7 +216,7 @@ def _live(page: PageApi) -> dict[str, TurnView]:
 
 
 async def conversations(page: PageApi, call: HttpCall) -> object:
-    from ..usage.ledger.conversations import Wanted
+    from ..usage.conversations import Wanted
 
     asked = query(call)
     try:
@@ -503,7 +502,7 @@ async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:
 
 
 async def export(page: PageApi, call: HttpCall) -> None:
-    from ..usage.ledger.export import as_csv
+    from ..usage.queries import as_csv
 
     asked = query(call)
     span, by = _span_of(asked.get("period", "week"), time.time()), _by_of(asked.get("by", "day"))

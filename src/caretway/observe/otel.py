@@ -32,7 +32,7 @@ from ..core.events import Tokens, Usage
 from ..core.fold import Reply
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 from ..core.request import Image, Part, Reasoning, Text, ToolCall, ToolResult, TurnRequest, last_answer
-from .families import Names
+from .metrics import Names
 
 VERSION: Final = "0.66b2"
 """Of the package `opentelemetry-semantic-conventions`."""

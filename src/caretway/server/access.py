@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from ..core.errors import ErrorKind, GatewayError
-from ..usage.keys.named_key import NamedKey, digest_of
+from ..usage.key_file import NamedKey, digest_of
 from .exchange import Header
 
 # ---- Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, and the

@@ -10,8 +10,8 @@ from caretway.cli.doctor_clients import Api, check_clients, mistake_in, right
 from caretway.cli.doctor_gateways import check_history, judged
 from caretway.cli.running import RunningGateway
 from caretway.core.records import TurnRecord
-from caretway.usage.ledger.ledger import Ledger
-from caretway.usage.ledger.ledger_file import FILE_NAME
+from caretway.usage.ledger import Ledger
+from caretway.usage.writing import FILE_NAME
 
 PORTS, TLS = {32124, 443}, {443}
 

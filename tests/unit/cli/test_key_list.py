@@ -8,11 +8,10 @@ import pytest
 from caretway.cli.key_list import KeyRow, as_json, as_table, read_rows
 from caretway.cli.process import CommandFailed
 from caretway.cli.terminal import Style
-from caretway.usage.budgets.budget import BudgetScope, Spent, day_of, parse_budget
-from caretway.usage.budgets.spent_file import FILE
-from caretway.usage.budgets.sqlite_store import SqliteSpent
-from caretway.usage.budgets.verdict import Level
-from caretway.usage.keys.named_key import NamedKey
+from caretway.usage.budget import BudgetScope, Level, Spent, day_of, parse_budget
+from caretway.usage.key_file import NamedKey
+from caretway.usage.spent_store import FILE
+from caretway.usage.sqlite_store import SqliteSpent
 
 GOLDEN = Path(__file__).parent / "golden" / "key_list.txt"
 NOW = time.mktime((2026, 11, 17, 13, 0, 0, 0, 0, -1))

@@ -34,9 +34,9 @@ from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin
 from caretway.storage.database import read_database
-from caretway.usage.ledger.ledger_file import LEDGER
-from caretway.usage.ledger.prices import PriceList
-from caretway.usage.ledger.queries import LedgerQueries, Totals
+from caretway.usage.prices import PriceList
+from caretway.usage.queries import LedgerQueries, Totals
+from caretway.usage.writing import LEDGER
 from unit.usage.ledger.told import EVER, NOW, REFUSED, kept, response, run
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.config.telemetry import TelemetryPlan, telemetry_plan
+from caretway.config.loading import TelemetryPlan, telemetry_plan
 
 AT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

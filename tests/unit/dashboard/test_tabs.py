@@ -3,8 +3,7 @@
 import pytest
 
 from caretway.dashboard.tabs import runs_out_at
-from caretway.usage.budgets.budget import BudgetScope, Measure, Period, UsageBudget
-from caretway.usage.budgets.verdict import Level
+from caretway.usage.budget import BudgetScope, Level, Measure, Period, UsageBudget
 
 HOUR = 3600.0
 MIDNIGHT = 1_800_000_000.0

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from caretway.observe.families import OTHER, CounterFamily, Family, HistogramFamily, Names, gauge_lines
+from caretway.observe.metrics import OTHER, CounterFamily, Family, HistogramFamily, Names, gauge_lines
 
 WAIT = Family("t_wait_seconds", "How long.", ("model",), frozenset({"model"}))
 SEEN = Family("t_seen_total", "How often.", ("kind", "model"), frozenset({"model"}))

@@ -9,8 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RefusedRequest, RequestOrigin, RunRecord, TurnRecord
-from caretway.observe.families import MAX_HISTOGRAMS, MAX_SERIES
-from caretway.observe.metrics import GAUGES, MAX_MODELS, Metrics
+from caretway.observe.metrics import GAUGES, MAX_HISTOGRAMS, MAX_MODELS, MAX_SERIES, Metrics
 
 NOW = dict.fromkeys(GAUGES, 7)
 UNITS = ("_seconds", "_bytes", "_total", "_info", "_fds")

@@ -22,7 +22,7 @@ from caretway.server.access import (
     preflight,
     reachable_from_outside,
 )
-from caretway.usage.keys.named_key import NamedKey, digest_of
+from caretway.usage.key_file import NamedKey, digest_of
 
 
 class Clock:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caretway.cursor.wire.messages import pb
-from caretway.usage.ledger.prices import PUBLISHED, priced_name
+from caretway.usage.prices import PUBLISHED, priced_name
 from caretway_sim import catalogue, faults, models
 from caretway_sim.manners import CLASSIC, LIVE, Manners
 from caretway_sim.model_shapes import Choice, choose

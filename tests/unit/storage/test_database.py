@@ -19,8 +19,8 @@ from caretway.storage.database import (
     read_database,
     transaction,
 )
-from caretway.usage.budgets.spent_file import SPENT
-from caretway.usage.ledger.ledger_file import LEDGER
+from caretway.usage.spent_store import SPENT
+from caretway.usage.writing import LEDGER
 
 KINDS = [SPENT, LEDGER, RESPONSES, CONVERSATIONS]
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.holds)

@@ -8,21 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind
-from caretway.usage.budgets.budget import (
+from caretway.usage.budget import (
     EVER,
     BillingCycle,
     BudgetScope,
+    Level,
     Measure,
     Period,
     Spent,
     UsageBudget,
     Window,
     day_of,
+    lowest,
+    notice,
     parse_budget,
     parse_budgets,
+    refusal,
+    refused_by,
     window,
 )
-from caretway.usage.budgets.verdict import Level, lowest, notice, refusal, refused_by
 
 KEY, ALL = BudgetScope.KEY, BudgetScope.EVERYBODY
 RUNS, TOKENS, CENTS = Measure.RUNS, Measure.TOKENS, Measure.CENTS

@@ -23,10 +23,9 @@ from caretway.core.events import (
 )
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.processes.tasks import spawn
-from caretway.usage.budgets.backend import CountedBackend
-from caretway.usage.budgets.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, parse_budgets
-from caretway.usage.budgets.charges import Budgets, KeyBudgets, RunLimitStage, TurnCharge
-from caretway.usage.budgets.sqlite_store import SqliteSpent
+from caretway.usage.budget import EVER, NOTHING_SPENT, BudgetScope, Spent, parse_budgets
+from caretway.usage.charges import Budgets, CountedBackend, KeyBudgets, RunLimitStage, TurnCharge
+from caretway.usage.sqlite_store import SqliteSpent
 
 REQUEST = TurnRequest("m", (Message(Role.USER, (Text("x" * 400),)),))
 """A hundred tokens, by estimate."""

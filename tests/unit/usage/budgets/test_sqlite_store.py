@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.usage.budgets.budget import EVER, BillingCycle, Measure, Spent
-from caretway.usage.budgets.spent_file import FILE
-from caretway.usage.budgets.spent_store import Claim, ClaimOutcome, Limit
-from caretway.usage.budgets.sqlite_store import SqliteSpent
+from caretway.usage.budget import EVER, BillingCycle, Measure, Spent
+from caretway.usage.spent_store import FILE, Claim, ClaimOutcome, Limit
+from caretway.usage.sqlite_store import SqliteSpent
 
 ONE = Spent(1, 10, 5, 0.5)
 

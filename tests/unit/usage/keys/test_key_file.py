@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.usage.keys.key_file import CLUSTER_COPY, FILE, LOCK, KeyBook, KeyFile
-from caretway.usage.keys.named_key import added, digest_of, renamed, revoked
+from caretway.usage.key_file import CLUSTER_COPY, FILE, LOCK, KeyBook, KeyFile, added, digest_of, renamed, revoked
 
 KEY, OTHER = "cw-0123456789abcdef", "cw-fedcba9876543210"
 
@@ -56,7 +55,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_long(tmp_path: Path) -> None
     holds = f"""
 import sys
 from pathlib import Path
-from caretway.usage.keys.key_file import KeyFile
+from caretway.usage.key_file import KeyFile
 def wait(keys):
     print("locked", flush=True)
     sys.stdin.read()

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.usage.keys.named_key import (
+from caretway.usage.key_file import (
     MAX_KEYS,
     Keys,
     NamedKey,

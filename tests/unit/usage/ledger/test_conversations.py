@@ -10,9 +10,9 @@ import pytest
 from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.storage.database import open_database, transaction
-from caretway.usage.ledger.conversations import ConversationQueries, Wanted, forget_conversation
-from caretway.usage.ledger.ledger_file import LEDGER, MIGRATIONS
-from caretway.usage.ledger.prices import PriceList
+from caretway.usage.conversations import ConversationQueries, Wanted, forget_conversation
+from caretway.usage.prices import PriceList
+from caretway.usage.writing import LEDGER, MIGRATIONS
 from unit.usage.ledger.told import NOW, OWN_PRICES, kept, response, run
 
 

@@ -7,9 +7,8 @@ import pytest
 
 from caretway.core.account_usage import UsageEvent, UsageEvents
 from caretway.storage.database import read_database
-from caretway.usage.ledger.event_costs import EventCost, event_cost
-from caretway.usage.ledger.ledger_file import LEDGER
-from caretway.usage.ledger.queries import Span
+from caretway.usage.queries import EventCost, Span, event_cost
+from caretway.usage.writing import LEDGER
 
 from .told import EVER, NOW, kept, run
 

@@ -8,8 +8,8 @@ import pytest
 
 from caretway.core.events import RunUsage
 from caretway.storage.database import open_database
-from caretway.usage.ledger.last_hour import MINUTES, Minute, last_hour, latest
-from caretway.usage.ledger.ledger_file import LEDGER
+from caretway.usage.queries import MINUTES, Minute, last_hour, latest
+from caretway.usage.writing import LEDGER
 from unit.usage.ledger.told import NOW, REFUSED, kept, response, run
 
 START = NOW - NOW % 60

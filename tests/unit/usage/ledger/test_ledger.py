@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from caretway.core.events import RunUsage
 from caretway.storage.database import DatabaseUnusable, open_database, read_database
-from caretway.usage.ledger import ledger as ledger_module
-from caretway.usage.ledger.ledger import MAX_WAITING, Ledger
-from caretway.usage.ledger.ledger_file import FILE_NAME, LEDGER, MIGRATIONS
-from caretway.usage.ledger.writing import MAX_NAME, TOGETHER
+from caretway.usage import ledger as ledger_module
+from caretway.usage.ledger import MAX_WAITING, Ledger
+from caretway.usage.writing import FILE_NAME, LEDGER, MAX_NAME, MIGRATIONS, TOGETHER
 
 from .told import NOW, REFUSED, asked, kept, response, run, tell
 

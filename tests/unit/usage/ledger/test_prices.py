@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from caretway.usage.ledger.prices import AS_OF, PUBLISHED, Price, PriceList, age_days, priced_name, read_prices
+from caretway.usage.prices import AS_OF, PUBLISHED, Price, PriceList, age_days, priced_name, read_prices
 
 OWN = Price(9, 9, 9, 9, own=True)
 

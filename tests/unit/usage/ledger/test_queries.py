@@ -10,9 +10,9 @@ from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RequestOrigin, TurnRecord
 from caretway.storage.database import read_database
-from caretway.usage.ledger.ledger_file import LEDGER
-from caretway.usage.ledger.prices import PriceList
-from caretway.usage.ledger.queries import By, LedgerQueries, Replayed, Span, ToolUse, Totals
+from caretway.usage.prices import PriceList
+from caretway.usage.queries import By, LedgerQueries, Replayed, Span, ToolUse, Totals
+from caretway.usage.writing import LEDGER
 
 from .told import EVER, NOW, REFUSED, asked, kept, response, run
 

@@ -9,11 +9,10 @@ from caretway.core.caller import Caller
 from caretway.core.events import RunUsage, Usage
 from caretway.core.records import RefusedRequest, RequestOrigin, RunRecord, TurnRecord
 from caretway.storage.database import read_database
-from caretway.usage.ledger.ledger import Ledger
-from caretway.usage.ledger.ledger_file import FILE_NAME, LEDGER
-from caretway.usage.ledger.prices import Price, PriceList
-from caretway.usage.ledger.queries import By, LedgerQueries, Span, Totals
-from caretway.usage.ledger.writing import LedgerRecord
+from caretway.usage.ledger import Ledger
+from caretway.usage.prices import Price, PriceList
+from caretway.usage.queries import By, LedgerQueries, Span, Totals
+from caretway.usage.writing import FILE_NAME, LEDGER, LedgerRecord
 
 NOW = 1_794_900_000.0
 LAPTOP = Caller("laptop", "opencode")

@@ -21,11 +21,10 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from ...core.errors import ErrorKind, GatewayError
-from ...storage.database import PATIENCE_S, is_broken, move_aside, open_database, open_or_memory, stat_of, transaction
+from ..core.errors import ErrorKind, GatewayError
+from ..storage.database import PATIENCE_S, is_broken, move_aside, open_database, open_or_memory, stat_of, transaction
 from .budget import NOTHING_SPENT, BillingCycle, Measure, Spent
-from .spent_file import CONVERSATION_PREFIX, SPENT, SUM
-from .spent_store import Claim, ClaimOutcome
+from .spent_store import CONVERSATION_PREFIX, SPENT, SUM, Claim, ClaimOutcome
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from ...core.records import Observer, RefusedRequest
-from ...storage.database import is_broken, move_aside, open_database, stat_of, transaction
-from .ledger_file import LEDGER
-from .writing import STAND_IN, LedgerRecord, write
+from ..core.records import Observer, RefusedRequest
+from ..storage.database import is_broken, move_aside, open_database, stat_of, transaction
+from .writing import LEDGER, STAND_IN, LedgerRecord, write
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from ...accounts.names import THOUGHT_IDS, window
-from ...core.events import Tokens
+from ..accounts.names import THOUGHT_IDS, window
+from ..core.events import Tokens
 
 SOURCE: Final = "cursor.com/docs/models-and-pricing"
 AS_OF: Final = date(2026, 9, 11)

@@ -6,14 +6,19 @@ report is counted as `unreported`, and nothing is guessed for it. None stands fo
 those of the time zone of this process. Nothing is written; a gateway may write meanwhile.
 """
 
+import csv
+import io
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
+from ..core.account_usage import UsageEvents
 from .prices import FindPrice, own_price, priced_name
 from .writing import STAND_IN
 
@@ -258,3 +263,151 @@ def last_seen(connection: sqlite3.Connection, since: float) -> dict[str, float]:
     """When each client asked last, by the ledger's name for it."""
     rows = connection.execute("SELECT client, max(at) FROM responses WHERE at >= ? GROUP BY client", (since,))
     return {str(client): float(at) for client, at in rows}
+
+
+# ---- event costs
+
+# What Cursor's own list of events says that the conversations of a ledger cost. Events are matched by the
+# conversation's id at Cursor, never by time or model; what the list does not have is counted, and nothing is guessed.
+
+_OURS: Final = "SELECT EXISTS (SELECT 1 FROM runs WHERE upstream = ? AND at >= ? AND at < ?)"
+_KNOWN: Final = "SELECT count(DISTINCT upstream) FROM runs WHERE upstream != '' AND at >= ? AND at < ?"
+
+
+@dataclass(frozen=True, slots=True)
+class EventCost:
+    """The cost of conversations that are in both the ledger and Cursor's list."""
+
+    cents: float = 0.0
+    """What their tokens are worth."""
+    charged_cents: float = 0.0
+    """What is to be paid for them."""
+    conversations: int = 0
+    missing: int = 0
+    """Conversations of the ledger that the list does not have, or not yet."""
+    complete: bool = True
+    """False: there are more events than were fetched."""
+
+
+def event_cost(ledger: sqlite3.Connection, span: Span, listed: UsageEvents) -> EventCost:
+    cents: dict[str, tuple[float, float]] = {}
+    for event in listed.events:
+        if event.conversation:
+            worth, charged = cents.get(event.conversation, (0.0, 0.0))
+            cents[event.conversation] = (worth + (event.cents or 0.0), charged + (event.charged_cents or 0.0))
+    when = (span.since, span.until)
+    ours = [sums for name, sums in cents.items() if ledger.execute(_OURS, (name, *when)).fetchone()[0]]
+    (known,) = ledger.execute(_KNOWN, when).fetchone()
+    return EventCost(
+        sum(worth for worth, _ in ours),
+        sum(charged for _, charged in ours),
+        len(ours),
+        max(0, known - len(ours)),
+        listed.complete,
+    )
+
+
+# ---- export
+
+# Totals of a ledger with the field names that are promised, and as CSV.
+
+
+def figures(row: Totals) -> dict[str, Any]:
+    told = asdict(row)
+    told.pop("group")
+    return told | {"tokens": row.tokens, "cents": row.cents}
+
+
+def as_csv(by: str, rows: Iterable[Totals]) -> Iterator[str]:
+    """Line by line: there may be many groups."""
+    line = io.StringIO()
+    writer = csv.DictWriter(line, [by, *figures(Totals())], lineterminator="\n")
+    writer.writeheader()
+    yield line.getvalue()
+    for row in rows:
+        line.seek(0)
+        line.truncate()
+        writer.writerow({by: _plain(row.group), **figures(row)})
+        yield line.getvalue()
+
+
+def _plain(text: str) -> str:
+    """Clients choose names: a spreadsheet must not take one for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+# ---- last hour
+
+# The last hour of a ledger, minute by minute: answers, failures, time to the first token, tokens by kind; and the
+# newest answers. Every answer is bounded, however large the ledger is.
+
+MINUTES: Final = 60
+MAX_CODES: Final = 8
+_LATEST: Final = (
+    "at, request_id, client, key, dialect, asked, model, conversation, session, reason, outcome, error, calls, "
+    "first_ms, total_ms"
+)
+_ANSWERS: Final = """SELECT CAST(at / 60 AS INTEGER) AS minute, sum(session != 'refused'),
+    sum(error != '' AND session != 'refused'), sum(session = 'refused') FROM responses
+    WHERE at >= ? AND at < ? GROUP BY minute"""
+_FIRST: Final = """SELECT minute, max(CASE WHEN place = (many + 1) / 2 THEN first_ms END),
+        max(CASE WHEN place = (95 * many + 99) / 100 THEN first_ms END)
+    FROM (SELECT minute, first_ms, row_number() OVER (PARTITION BY minute ORDER BY first_ms) AS place,
+            count(*) OVER (PARTITION BY minute) AS many
+        FROM (SELECT CAST(at / 60 AS INTEGER) AS minute, first_ms FROM responses
+            WHERE at >= ? AND at < ? AND first_ms IS NOT NULL))
+    GROUP BY minute"""
+"""Percentiles by the nearest rank."""
+_TOKENS: Final = """SELECT CAST(at / 60 AS INTEGER) AS minute, sum({fresh}), total(cache_read), total(cache_write),
+    total(output) FROM runs WHERE at >= ? AND at < ? GROUP BY minute"""
+_CODES: Final = """SELECT error, count(*) FROM responses WHERE at >= ? AND at < ? AND error != '' GROUP BY error
+    ORDER BY count(*) DESC, error LIMIT ?"""
+
+
+class Minute(Struct):
+    at: float
+    """When it begins. Unix seconds."""
+    answers: int = 0
+    failed: int = 0
+    """Answers that ended with an error."""
+    refused: int = 0
+    """Requests that came to no answer; they are not among the answers."""
+    first_p50: float | None = None
+    """Milliseconds until the first token; None: no answer had one."""
+    first_p95: float | None = None
+    input: int = 0
+    """Neither read from the cache nor written to it."""
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+
+class LastHour(Struct, frozen=True):
+    minutes: list[Minute]
+    """Sixty; the last one is not over."""
+    codes: dict[str, int]
+    """Code of an error -> how often, the most frequent first."""
+
+
+def last_hour(db: sqlite3.Connection, now: float) -> LastHour:
+    newest = int(now // 60)
+    oldest = newest - MINUTES + 1
+    span = (oldest * 60.0, (newest + 1) * 60.0)
+    minutes = [Minute(number * 60.0) for number in range(oldest, newest + 1)]
+    for number, answers, failed, refused in db.execute(_ANSWERS, span):
+        one = minutes[number - oldest]
+        one.answers, one.failed, one.refused = answers, failed, refused
+    for number, median, slow in db.execute(_FIRST, span):
+        one = minutes[number - oldest]
+        one.first_p50, one.first_p95 = median, slow
+    for number, *tokens in db.execute(_TOKENS.format(fresh=UNCACHED), span):
+        one = minutes[number - oldest]
+        one.input, one.cache_read, one.cache_write, one.output = map(int, tokens)
+    return LastHour(minutes, dict(db.execute(_CODES, (*span, MAX_CODES)).fetchall()))
+
+
+def latest(db: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:
+    """The answers and refusals that ended last, the newest first."""
+    cursor = db.execute(f"SELECT {_LATEST} FROM responses ORDER BY at DESC, id DESC LIMIT ?", (limit,))  # noqa: S608 - our own columns
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

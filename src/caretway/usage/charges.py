@@ -15,9 +15,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...core.account_usage import AccountUsage
-from ...core.errors import GatewayError
-from ...core.events import (
+from ..core.account_usage import AccountUsage
+from ..core.errors import GatewayError
+from ..core.events import (
     Event,
     ReasoningDelta,
     RunUsage,
@@ -30,14 +30,30 @@ from ...core.events import (
     TurnStarted,
     Usage,
 )
-from ...core.request import TurnRequest
-from ...core.tally import prompt_chars, tokens
-from ...core.turn import Stage
-from ...processes.tasks import aside, spawn
-from .budget import NOTHING_SPENT, BillingCycle, BudgetScope, Measure, Period, Spent, UsageBudget, day_of, window
-from .spent_file import CONVERSATION_PREFIX
-from .spent_store import Claim, ClaimOutcome, Limit, SpentStore
-from .verdict import Level, lowest, notice, refusal, refused_by, resets, used, whose
+from ..core.request import TurnRequest
+from ..core.tally import prompt_chars, tokens
+from ..core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Stage, Turn
+from ..processes.tasks import aside, spawn
+from .budget import (
+    NOTHING_SPENT,
+    BillingCycle,
+    BudgetScope,
+    Level,
+    Measure,
+    Period,
+    Spent,
+    UsageBudget,
+    day_of,
+    lowest,
+    notice,
+    refusal,
+    refused_by,
+    resets,
+    used,
+    whose,
+    window,
+)
+from .spent_store import CONVERSATION_PREFIX, Claim, ClaimOutcome, Limit, SpentStore
 
 log = logging.getLogger(__name__)
 
@@ -422,3 +438,38 @@ class RunLimitStage:
             case _:
                 pass
         return [event]
+
+
+# ---- the backend whose runs are counted
+
+# A backend around a backend that asks before it opens a run: every run is counted here, also those that the text
+# protocol and the MCP bridge open for themselves. Knows no budget.
+
+
+class CountedBackend:
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.name = inner.name
+        self.standing = inner.standing
+
+        self.abilities: Abilities = inner.abilities
+
+    async def models(self) -> Sequence[ModelInfo]:
+        return await self.inner.models()
+
+    async def status(self) -> BackendStatus:
+        return await self.inner.status()
+
+    async def start(self, request: TurnRequest, snapshot: Snapshot | None = None) -> Turn:
+        charge = request.charge
+        if charge is None:
+            return await self.inner.start(request, snapshot)
+        await charge.open_run(request)
+        try:
+            return await self.inner.start(request, snapshot)
+        except BaseException:  # also when the client hangs up meanwhile: no run was opened
+            charge.run_failed()
+            raise
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
