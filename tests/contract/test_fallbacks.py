@@ -124,6 +124,62 @@ async def test_a_turn_goes_on_with_the_model_that_has_it() -> None:
         assert client.stats()["runs_opened"] == opened, "the same run"
 
 
+# ---- `fallbacks` of the Messages API
+
+
+def message(text: str, *fallbacks: str, **more: Any) -> dict[str, Any]:
+    others = [{"model": name} for name in fallbacks]
+    told = {"model": "composer-2.5", "max_tokens": 100, "messages": [{"role": "user", "content": text}]}
+    return told | {"fallbacks": others} | more
+
+
+async def test_the_models_of_a_request_are_asked_in_order(tmp_path: Path) -> None:
+    async with cursor({"composer-2.5": "plan", "gpt-5.4": "usage_limit"}, data_dir=tmp_path) as client:
+        answer = await client.http.post("/v1/messages", json=message(HELLO, "gpt-5.4", "auto"))
+        assert (answer.status_code, answer.json()["content"][0]["text"]) == (200, "hello")
+        assert answer.headers["x-caretway-model"] == "default"
+        assert "gpt-5.4 was refused (" in answer.headers["x-caretway-model-reason"]
+        assert "x-caretway-ignored" not in answer.headers
+        chain = await client.http.post("/v1/messages", json=message(HELLO, "fast"))
+        assert chain.headers["x-caretway-model"] == "default", "an alias may stand there, too"
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db:
+        rows = list(db.execute("SELECT asked, model, error FROM responses"))
+        assert rows == [("composer-2.5", "default", "")] * 2
+
+
+async def test_no_model_of_a_request_follows_the_first_word() -> None:
+    async with cursor({}) as client:
+        text = "sim: say half\nsim: fail usage_limit after"
+        answer = await client.http.post("/v1/messages", json=message(text, "gpt-5.4", stream=True))
+        assert "half" in answer.text
+        assert "event: error" in answer.text
+        assert len(client.simulator.asked) == 1
+
+
+async def test_a_request_leads_no_key_to_a_model_that_it_may_not_use(tmp_path: Path) -> None:
+    headers = key_for(tmp_path, models=("composer-2.5",))
+    async with cursor({"composer-2.5": "usage_limit"}, data_dir=tmp_path) as client:
+        answer = await client.http.post("/v1/messages", json=message(HELLO, "gpt-5.4", "fast"), headers=headers)
+        assert answer.status_code == 402 or answer.json()["error"]["type"] == "rate_limit_error"
+        assert served(client) == []
+
+
+@pytest.mark.parametrize("given", ["other", ["gpt-5.4"], [{}], [{"model": 3}], [{"model": "auto"}] * 9])
+async def test_a_list_that_is_none(given: object) -> None:
+    async with cursor({}) as client:
+        answer = await client.http.post("/v1/messages", json=message(HELLO, fallbacks=given))
+        assert (answer.status_code, "fallbacks" in answer.json()["error"]["message"]) == (400, True)
+
+
+async def test_what_is_ignored_of_a_list() -> None:
+    async with cursor({}) as client:
+        entry = {"model": "auto", "max_tokens": 5, "thinking": None, "speed": "fast"}
+        answer = await client.http.post("/v1/messages", json=message(HELLO, fallbacks=[entry]))
+        assert answer.headers["x-caretway-ignored"] == "fallbacks.max_tokens, fallbacks.speed"
+        answer = await client.http.post("/v1/messages", json=message(HELLO, fallbacks="default"))
+        assert answer.headers["x-caretway-ignored"] == "fallbacks"
+
+
 def key_for(data: Path, **limits: Any) -> dict[str, str]:
     KeyFile(data).change(lambda keys: added(keys, "cw-a-key-for-this-test", "anna", 1.0, **limits))
     return {"authorization": "Bearer cw-a-key-for-this-test"}

@@ -496,7 +496,14 @@ SECTIONS: Final = (
             Row("inference_geo", "ignored", "us", _NO_FIELD),
             Row("user_profile_id", "ignored", "u", _NO_FIELD),
             Row("workspace_id", "ignored", "w", "of Anthropic's console"),
-            Row("fallbacks", "ignored", [{"model": "m"}], "aliases can name a chain of models"),
+            Row(
+                "fallbacks",
+                "honoured",
+                [{"model": "auto"}],
+                "asked in order where Cursor refuses a model; `x-caretway-model` names the one that answers. "
+                '`"default"` and the entries\' own parameters are ignored; at most 8',
+                "contract/test_fallbacks.py::test_the_models_of_a_request_are_asked_in_order",
+            ),
             Row("fallback_credit_token", "ignored", "t", _NO_FIELD),
             Row("temperature", "ignored", 0, _NO_FIELD),
             Row("top_p", "ignored", 0.5, _NO_FIELD),

@@ -131,19 +131,25 @@ class ModelCatalogue:
         """The request with Cursor's id for its model, and with the parameters of one of its variants."""
         if not self._table.models:
             await self.models()
-        if len(request.model) > MAX_NAME_CHARS:
-            raise self._unknown(request.model, self._table.models)
-        asked = request.model, request.effort, request.thinking
+        model, parameters, choice, heard, then = self._known_fit(request.model, request.effort, request.thinking)
+        for name in request.else_models:
+            other = self._known_fit(name, request.effort, request.thinking)
+            then += (ModelFallback(*other[:3], asked=name), *(replace(each, asked=name) for each in other.then))
+        ignored = request.ignored if heard else (*request.ignored, "reasoning_effort")
+        return replace(request, model=model, parameters=parameters, choice=choice, fallbacks=then, ignored=ignored)
+
+    def _known_fit(self, name: str, effort: str | None, thinking: bool | None) -> Fitted:
+        if len(name) > MAX_NAME_CHARS:
+            raise self._unknown(name, self._table.models)
+        asked = name, effort, thinking
         fitted = self._fitted.get(asked)
         if fitted is None:
             fitted = self._fit(*asked)
-            if len(request.model) <= MAX_MEANT_CHARS and len(request.effort or "") <= MAX_MEANT_CHARS:
+            if len(name) <= MAX_MEANT_CHARS and len(effort or "") <= MAX_MEANT_CHARS:
                 self._fitted[asked] = fitted
                 if len(self._fitted) > MAX_MEANT:
                     del self._fitted[next(iter(self._fitted))]
-        model, parameters, choice, heard, then = fitted
-        ignored = request.ignored if heard else (*request.ignored, "reasoning_effort")
-        return replace(request, model=model, parameters=parameters, choice=choice, fallbacks=then, ignored=ignored)
+        return fitted
 
     def _fit(self, name: str, effort: str | None, thinking: bool | None) -> Fitted:
         meant = resolve(name, self._table)

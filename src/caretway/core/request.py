@@ -169,11 +169,13 @@ class ModelChoice(Struct, frozen=True, gc=False):
 
 
 class ModelFallback(Struct, frozen=True):
-    """The next model of an alias. Never set by a dialect."""
+    """The next model of an alias, or of the request's own list. Never set by a dialect."""
 
     model: str
     parameters: tuple[tuple[str, str], ...]
     choice: ModelChoice
+    asked: str = ""
+    """The name in the request's own list; empty: an alias names it."""
 
 
 # ---- What the runs of one turn are charged. No behaviour; budgets implement it.
@@ -225,7 +227,9 @@ class TurnRequest(Struct, frozen=True):
     """Model parameters (id, value) as in the model list, chosen to fit the client's request."""
     choice: ModelChoice = ModelChoice()
     fallbacks: tuple[ModelFallback, ...] = ()
-    """The other models of the alias that was asked for, in order; asked when Cursor refuses this one."""
+    """The other models of the alias that was asked for, then `else_models`; asked in order when Cursor refuses one."""
+    else_models: tuple[str, ...] = ()
+    """The names of other models that the client takes instead."""
     session: SessionMode | None = None
     """None: the gateway's setting decides."""
     hint: str = ""

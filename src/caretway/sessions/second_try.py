@@ -45,7 +45,7 @@ from .plan import Parked
 
 RUNG: Final = "next model"
 """In the log line, beside what is done about lost runs."""
-REASON: Final = "Cursor refused the model, and its alias names another"
+REASON: Final = "Cursor refused the model, and its alias names another, or the request"
 _KINDS: Final = frozenset({ErrorKind.QUOTA, ErrorKind.MODEL_UNKNOWN})
 _CODES: Final = frozenset({"plan_or_team_refused", "model_blocked"})
 

@@ -179,7 +179,7 @@ def _wrong(message: str, hint: str) -> GatewayError:
 
 
 def restricted(key: NamedKey, asked: str, request: "TurnRequest") -> "TurnRequest":
-    """The request with the key's directory, and the next models of an alias that the key may use. A model may be used
+    """The request with the key's directory, and those of its next models that the key may use. A model may be used
     when the one that is taken fits the key's patterns, or when the name that was asked for is on the key's list as it
     is. `asked`: the model as the client named it; `request` has the one that is taken. Raises GatewayError."""
     if not _may_use(key, asked, request.model):
@@ -191,7 +191,7 @@ def restricted(key: NamedKey, asked: str, request: "TurnRequest") -> "TurnReques
             code="model_not_allowed",
         )
     if request.fallbacks:
-        allowed = [each for each in request.fallbacks if _may_use(key, asked, each.model)]
+        allowed = [each for each in request.fallbacks if _may_use(key, each.asked or asked, each.model)]
         request = replace(request, fallbacks=tuple(allowed))
     return replace(request, home=key.workspace) if key.workspace else request
 

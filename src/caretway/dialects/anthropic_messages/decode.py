@@ -40,6 +40,7 @@ from .encode import SHOW_THINKING, THREAD_UNSUPPORTED
 from .messages import AnthropicMessageReader, decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
+MAX_FALLBACKS: Final = 8
 CALL_PREFIX: Final = "toolu_"
 
 _IDLE: Final[dict[str, Idle]] = {
@@ -68,6 +69,7 @@ READ: Final = frozenset(
         "thread",
         "compaction",
         "context_management",
+        "fallbacks",
     }
 )
 SILENT: Final = frozenset(
@@ -103,6 +105,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     thinks, thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
     output_format, effort, ignored_output = _output(body)
     wish = context_wish(body)
+    others, ignored_others = _fallbacks(body.get("fallbacks"))
     request = TurnRequest(
         model=model,
         messages=messages,
@@ -112,6 +115,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         output_format=output_format,
         effort=effort or budgeted,
         thinking=thinks,
+        else_models=others,
         session=session_mode(headers),
         hint=session_hint(headers) or session_in_user_id(body.get("metadata")),
         workspace=workspace(headers),
@@ -125,6 +129,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
                     *idle_names(body, _IDLE),
                     *ignored_thinking,
                     *ignored_output,
+                    *ignored_others,
                     *wish.ignored,
                     *sorted(tools.ignored),
                     *sorted(reader.ignored),
@@ -148,6 +153,26 @@ def _refuse_thread(body: Mapping[str, object]) -> None:
             code=THREAD_UNSUPPORTED,
             hint="Send the full conversation without `thread`.",
         )
+
+
+def _fallbacks(given: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the models to ask next, and what is ignored: their own parameters, and a default that Cursor has
+    not."""
+    if given is None:
+        return (), ()
+    if given == "default":
+        return (), ("fallbacks",)
+    if not isinstance(given, list) or len(given) > MAX_FALLBACKS:
+        raise wrong_type("fallbacks", f'at most {MAX_FALLBACKS} objects, or "default"', given)
+    names: list[str] = []
+    ignored: set[str] = set()
+    for number, entry in enumerate(given):
+        model = entry.get("model") if isinstance(entry, dict) else None
+        if not isinstance(model, str) or not model:
+            raise wrong_type(f"fallbacks.{number}", "an object with a model", entry)
+        names.append(model)
+        ignored |= {f"fallbacks.{key}" for key, value in entry.items() if key != "model" and value is not None}
+    return tuple(names), tuple(sorted(ignored))
 
 
 def _check_max_tokens(value: object) -> None:
