@@ -81,7 +81,7 @@ class LegacyRun:
         self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated chat {asked.conversation}")
 
     def stop(self) -> None:
-        """There are no listeners any more."""
+        """Stop, because there are no listeners any more."""
         self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
 
     async def _live(self) -> None:

@@ -87,7 +87,7 @@ class SimRun:
             self.stop()
 
     def stop(self) -> None:
-        """There are no listeners any more."""
+        """Stop, because there are no listeners any more."""
         self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
 
     # ------------------------------------------------------------------ the run itself

@@ -227,7 +227,7 @@ class Responder:
         return urandom(16).hex() if self._elsewhere is None else self._elsewhere.id + urandom(14).hex()
 
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
-        """What this caller may see of a list of models."""
+        """The models of a list that this caller may use."""
         key = self.named(caller) if caller.key else None
         return visible(key, models) if key is not None else models
 

@@ -1,5 +1,5 @@
-"""Who belongs to the cluster: a replica's id (claimed in Redis, not given again while a ticket with it could live), its
-address, a heartbeat, who is alive as far as is known here, who is leaving; for how long that is believed without Redis.
+"""The members of the cluster: each replica's id (claimed in Redis, not reused while a ticket with it could live), its
+address, its heartbeat, whether it is alive or leaving, and how long that is trusted without Redis.
 
 Rows are sealed: one that was not written with the cluster's key under this name is not there.
 

@@ -36,7 +36,7 @@ from .request import Reasoning, Text, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One whole response."""
+    """A whole response."""
 
     text: str = ""
     reasoning: str = ""

@@ -107,7 +107,7 @@ class Document:
         return joined
 
     def inside(self, base: str, schema: Mapping[str, Any]) -> str:
-        """The document that a schema found in `base` belongs to."""
+        """The document to which a schema found in `base` belongs."""
         return self._base(base, schema) if self.several else base
 
     def target(self, reference: object, base: str) -> tuple[Any, str]:

@@ -277,7 +277,7 @@ class ResponseWriter:
             self._transport.wake_at(when, wake)
 
     def forget(self) -> None:
-        """There are no waiters any more."""
+        """Forget the response: there are no waiters any more."""
         self._on_writable = None
         if not self.complete:
             self._transport.wake_at(NEVER, None)
@@ -285,7 +285,7 @@ class ResponseWriter:
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
-        """A whole answer."""
+        """Send a whole answer."""
         lines = [*headers]
         if status != NO_CONTENT and status != NOT_MODIFIED:
             lines[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
@@ -295,7 +295,7 @@ class ResponseWriter:
         self._end(head + body, body)
 
     def start(self, headers: Iterable[Header], data: bytes) -> None:
-        """A stream's head, with the first of it."""
+        """Send a stream's head and its first bytes."""
         if not self._chunked:
             self.keep_alive = False  # its end is the connection's
         head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")

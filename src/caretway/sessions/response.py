@@ -255,7 +255,7 @@ class Response:
             self._owner.let_go(self)
 
     def give_up(self) -> None:
-        """There are no waiters any more."""
+        """Give up, because there are no waiters any more."""
         self._second_try.cancel()
 
     # ---- events

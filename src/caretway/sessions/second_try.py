@@ -246,7 +246,7 @@ class SecondTry:
         started(outcome)
 
     def cancel(self) -> None:
-        """There are no waiters any more: what is being started is not needed."""
+        """Cancel what is being started: there are no waiters any more."""
         if self.starting is not None:
             self.starting.cancel()
 

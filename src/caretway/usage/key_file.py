@@ -78,7 +78,7 @@ class KeysFile(Struct, frozen=True):
 
 
 def digest_of(key: str) -> bytes:
-    """What is kept of a key, and compared."""
+    """The digest of a key, which is stored and compared."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 

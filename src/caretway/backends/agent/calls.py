@@ -105,7 +105,7 @@ class Asked(Struct, frozen=True):
 
 
 def may_be(known: Call, name: str, arguments: str) -> bool:
-    """A call on the wire may be the one that is known by its id: an id may stand for a read and a write."""
+    """Whether a call on the wire may be the one known by its id: one id may stand for a read and a write."""
     if known.name != name:
         return False
     return known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments)

@@ -493,7 +493,7 @@ class Conversation(RunLife):
             self._calls.went_on()
 
     def _confirmed(self) -> None:
-        """Upstream has the results of the step: a call that comes now is not a sibling of those that were answered."""
+        """Upstream has the results of the step: a call from now on is not a sibling of the answered ones."""
         self._pace.settled(self._longest_silence)
         self._unconfirmed = False
         self._silence = 0.0

@@ -159,7 +159,7 @@ class AcpTranslator:
         return self._begun([UsageReported(usage), TurnEnded(_STOPS.get(str(reason), StopReason.END))])
 
     def paused(self, call_chars: int) -> tuple[list[Event], Usage]:
-        """The client has calls to run: what begins this response if nothing did, and its usage, estimated."""
+        """The end of a response with calls: its beginning if nothing was sent yet, and its estimated usage."""
         begun: list[Event] = [] if self._started else [TurnStarted()]
         usage = run_usage(None, 0, self._prompt_chars, self._spoken_chars + call_chars)
         self._prompt_chars += self._spoken_chars + call_chars

@@ -1,5 +1,5 @@
-"""The backend `cli`: decides for each turn its workspace, print or ACP (proved once for each build), whether a chat can
-go on, and pictures as files in print mode; model aliases; lists models and status.
+"""The backend `cli`. For each turn it decides the workspace, print mode or ACP (tried once for each build), and whether
+a chat can go on. It writes images to files in print mode, and lists models and the status.
 
 Cursor through its official program, with the login that the program has. The turns themselves are in `print_turn` and
 `acp_turn`. Client tools are native where ACP and the program allow it (`native_tools`, `acp_tool_turn`), else text:

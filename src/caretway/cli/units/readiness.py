@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 def notify(address: str, *lines: str) -> None:
-    """`address`: a path, or a name in the abstract namespace that begins with @."""
+    """Notify the service manager. `address`: a path, or a name in the abstract namespace that begins with @."""
     if not address:
         return
     place = "\0" + address[1:] if address.startswith("@") else address

@@ -36,7 +36,7 @@ class Http1Pool:
         return len(self._open)
 
     def submit(self, exchange: Http1Exchange) -> None:
-        """For exchanges that share connections. The owner gets every failure through its sink."""
+        """Submit an exchange over shared connections. The owner gets every failure through its sink."""
         if self._closed:
             exchange.end(stopping())
             return

@@ -354,7 +354,7 @@ def _exchange(
     *,
     run: bool = False,
 ) -> Http1Exchange:
-    """A run has a connection of its own, and is sent once."""
+    """The exchange of a run: on a connection of its own, sent once."""
     own = [("host", origin.authority)]
     if body or method != "GET":
         own.append(("content-length", str(len(body))))
