@@ -151,7 +151,7 @@ def _whole_each_time(times: int) -> Chunks:
 
 
 FULL = MAX_FRAME_BYTES - 64
-MANY_IDS = [os.urandom(32)] * 400_000
+MANY_IDS = 400_000
 CASES: dict[str, Callable[[], Chunks]] = {
     "one delta of 16 MiB": lambda: in_one(pack(text("a" * FULL))),
     "one delta of control characters": lambda: in_one(pack(text("\x01" * FULL))),
@@ -185,7 +185,7 @@ CASES: dict[str, Callable[[], Chunks]] = {
         pack(set_blob(1, b"k", bytes(8 * MIB))), *[pack(b"\x0a\x00" + get_blob(n, b"k")) for n in range(1000)]
     ),
     "a checkpoint of 16 MiB": lambda: in_one(pack(checkpoint(root_prompt_messages_json=[bytes(FULL - 64)]))),
-    "a checkpoint of 400,000 ids": lambda: in_one(pack(checkpoint(root_prompt_messages_json=MANY_IDS))),
+    "a checkpoint of 400,000 ids": lambda: in_one(pack(checkpoint(root_prompt_messages_json=[bytes(32)] * MANY_IDS))),
     "a checkpoint over the limit": lambda: in_one(
         pack(text("kept")), pack(checkpoint(root_prompt_messages_json=[bytes(MIB)] * 100))
     ),
