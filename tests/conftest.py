@@ -17,15 +17,19 @@ pytest_plugins = ("watched_answers",)
 R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 
 
-# No test depends on how fast the machine is at the moment.
-settings.register_profile("caretway", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("caretway")
+# No test depends on how fast the machine is at the moment. Some properties have fewer examples, because each is dear.
+settings.register_profile("few", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("many", settings.get_profile("few"), max_examples=600)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run everything, and let nothing be skipped")
     parser.addoption("--passed", type=Path, metavar="FILE", help="write the names of the tests that passed")
     parser.addoption("--not-in", type=Path, metavar="FILE", help="leave out the tests that FILE names")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("many" if config.getoption("--all") else "few")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

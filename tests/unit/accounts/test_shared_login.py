@@ -93,7 +93,7 @@ async def play(steps: list[tuple[str, int]], directory: Path) -> None:
     assert stored is not None and stored.refresh_token == service.newest and not stored.refused
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS)
 def test_nobody_loses_it(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as directory:

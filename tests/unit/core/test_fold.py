@@ -4,7 +4,7 @@ import tracemalloc
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
@@ -103,7 +103,6 @@ def test_folds_share_nothing() -> None:
 PIECES: Final = st.lists(st.text(max_size=8), max_size=12)
 
 
-@settings(deadline=None)
 @given(PIECES, PIECES, st.data())
 def test_cutting_and_mixing_do_not_matter(text: list[str], reasoning: list[str], data: st.DataObject) -> None:
     """However text is cut, and however it is mixed with thinking: the same reply."""
@@ -117,7 +116,6 @@ def test_cutting_and_mixing_do_not_matter(text: list[str], reasoning: list[str],
     assert fold([TurnStarted(), *mixed, TurnEnded()]) == fold(whole)
 
 
-@settings(deadline=None)
 @given(st.lists(PIECES, max_size=5))
 def test_calls_equal_their_deltas(arguments: list[list[str]]) -> None:
     events: list[Event] = [TurnStarted()]

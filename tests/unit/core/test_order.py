@@ -3,7 +3,7 @@
 from typing import Final, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
@@ -136,7 +136,6 @@ def test_parallel_calls_may_interleave() -> None:
     assert walk(events).state is OrderState.OVER
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(list(SAMPLES.values())), max_size=30))
 def test_a_refused_event_changes_nothing(events: list[Event]) -> None:
     """Skipping what is refused gives a response with one start, at most one end, and nothing behind it."""

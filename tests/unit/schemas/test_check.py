@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from caretway.core.request import ToolSpec
@@ -274,7 +274,6 @@ SCHEMAS = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(schema=SCHEMAS, value=VALUES)
 def test_like_a_foreign_judge(schema: dict[str, Any], value: object) -> None:
     judge = jsonschema.Draft202012Validator(schema)

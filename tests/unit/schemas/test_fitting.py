@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
@@ -395,7 +395,6 @@ SCHEMAS = st.recursive(LEAVES, nest, max_leaves=8)
 
 
 @given(st.dictionaries(NAMES, SCHEMAS, max_size=3), SCHEMAS, st.dictionaries(NAMES, VALUES, max_size=3))
-@settings(max_examples=200, deadline=None)
 def test_whatever_a_client_takes_can_be_said(properties: Schema, shared: Any, value: Schema) -> None:
     own = closed(properties) | {"$defs": {"D": shared if "$ref" not in str(shared) else {}}}
     good = takes(own, value)
@@ -420,7 +419,6 @@ JUNK = st.recursive(
 
 
 @given(st.dictionaries(WORDS, JUNK, max_size=5))
-@settings(max_examples=200, deadline=None)
 def test_any_json_becomes_a_schema_that_is_taken(junk: Schema) -> None:
     for family in ("fable", "gemini", ANY):
         assert refused(fit_schema(junk, EVERY[family])[0], family) == ""

@@ -60,7 +60,7 @@ FRAMES = st.lists(
 
 
 @given(FRAMES, st.lists(st.integers(0, 2**20), max_size=12))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_library_reads_the_same_messages(frames: list[tuple[Opcode, int, bool]], at: list[int]) -> None:
     data = b"".join(sent(*frame) for frame in frames)
     pieces = FramePieces(LIMIT)

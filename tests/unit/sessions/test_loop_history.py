@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind
@@ -273,7 +273,6 @@ SAVED: Final = Message(Role.TOOL, (ToolResult("a", (Text("ok"),)),))
 SILENT: Final = Message(Role.ASSISTANT, ())
 
 
-@settings(max_examples=500, deadline=None)
 @example(BEFORE_AND_SINCE, 2)
 @example((ASKED, SILENT, SAVED, ASKED, SAVED), 1)
 @example((ASKED, SAVED, SILENT, Message(Role.USER, (Text(""),)), ASKED, SAVED), 1)

@@ -5,7 +5,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.agent.arguments import completion, grown, sure
@@ -31,7 +31,6 @@ def in_another_order(value: Any, order: random.Random) -> Any:
 
 
 @given(OBJECTS, st.randoms(use_true_random=False), st.booleans(), st.sampled_from([None, 1]))
-@settings(max_examples=300, deadline=None)
 def test_a_text_that_is_cut_anywhere_can_be_completed(
     value: dict[str, Any], order: random.Random, ascii_only: bool, indent: int | None
 ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.agent.calls import (
@@ -402,7 +402,6 @@ def judge(play: Play) -> None:
 
 
 @given(STEPS, MANNERS, st.lists(st.integers(0, 40), max_size=6), st.integers(0, 8))
-@settings(max_examples=600, deadline=None)
 def test_each_call_reaches_the_client_exactly_once(
     steps: list[list[Use]], manner: Manner, cuts: list[int], slow: int
 ) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import extend, validator_for
@@ -76,7 +76,6 @@ RESULTS = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(TOOL, max_size=4, unique_by=lambda tool: tool.name), EXECS)
 def test_any_schema(tools: list[ToolSpec], asked: pb.ExecServerMessage) -> None:
     redirect = Redirector(tools).translate(asked)
@@ -105,7 +104,6 @@ def _for_the_judge(schema: Any) -> Any:
 TOOLS = {client: Redirector(tools_of(client)) for client in CLIENTS}
 
 
-@settings(max_examples=600, deadline=None)
 @given(st.sampled_from(CLIENTS), EXECS, RESULTS)
 def test_any_result(client: str, asked: pb.ExecServerMessage, result: ToolResult) -> None:
     redirect = TOOLS[client].translate(asked)

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.backends.text_protocol.parser import (
@@ -193,7 +193,6 @@ HOSTILE = st.lists(st.one_of(WORDS, st.text(max_size=3)), max_size=40).map("".jo
 
 
 @pytest.mark.seed("N10")
-@settings(max_examples=300, deadline=None)
 @given(HOSTILE, st.lists(st.integers(1, 9), min_size=1, max_size=20), st.booleans(), st.booleans())
 def test_any_text_gives_the_same_however_it_is_cut(text: str, sizes: list[int], thinking: bool, keep: bool) -> None:
     case = Case("", text, [], thinking, keep)
@@ -207,7 +206,6 @@ def test_any_text_gives_the_same_however_it_is_cut(text: str, sizes: list[int], 
 
 
 @pytest.mark.seed("F21")
-@settings(max_examples=300, deadline=None)
 @given(HOSTILE.filter(lambda text: "<think" not in text))
 def test_nothing_is_lost(text: str) -> None:
     """What is not in the text pieces are calls: what stood between two pieces of text is a trigger, blanks and tags."""
@@ -223,7 +221,6 @@ def test_nothing_is_lost(text: str) -> None:
     assert not rest
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes_never_crash_it_and_come_out_again(data: bytes) -> None:
     text = data.decode("utf-8", "surrogateescape")

@@ -159,7 +159,7 @@ def test_pings_and_goodbyes() -> None:
     assert pair.carry() == [f.GoAway(1)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(some.lists(some.binary(min_size=1, max_size=900), min_size=1, max_size=8), some.data())
 def test_any_chunking_says_the_same(messages: list[bytes], data: some.DataObject) -> None:
     pair, stream = ready()
@@ -266,7 +266,6 @@ READS = some.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(some.lists(READS, max_size=8))
 def test_the_short_way_for_a_lone_piece_is_the_long_way_in_short(reads: list[bytes]) -> None:
     """Two of us hear the same; one takes the short way wherever it is offered."""

@@ -86,7 +86,7 @@ MESSAGES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(messages=MESSAGES, seed=st.integers(0, 2**32))
 def test_everything_is_told_once_and_in_order(messages: list[bytes], seed: int) -> None:
     chance = random.Random(seed)

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.cursor.wire.embedding import (
@@ -48,7 +48,6 @@ def test_reader_restores_the_recorded_order(run: Run) -> None:
 
 
 @pytest.mark.seed("E07")
-@settings(deadline=None)
 @given(st.permutations(LONGEST.appends))
 def test_reader_restores_any_shuffle(shuffled: list[tuple[int, bytes]]) -> None:
     reader = AppendReader()
@@ -59,7 +58,6 @@ def test_reader_restores_any_shuffle(shuffled: list[tuple[int, bytes]]) -> None:
     assert out == in_order(LONGEST)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 20), max_size=80))
 def test_each_number_counts_once(numbers: list[int]) -> None:
     """The first message of a number is the one that counts, whether it was handed out already or still waits."""

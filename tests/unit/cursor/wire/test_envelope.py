@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.cursor.wire.envelope import (
@@ -71,7 +71,6 @@ def test_drip_fed(run: Run) -> None:
     assert feed_all(EnvelopeReader(), dripped(data)) == frames
 
 
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_split(data: st.DataObject) -> None:
     whole, frames = stream_of(data.draw(st.sampled_from(all_runs())))
@@ -94,7 +93,6 @@ def test_gzipped(recording: str) -> None:
         assert EnvelopeReader().feed(b"".join(packed)) == frames
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PAYLOADS) | st.binary(max_size=300), st.booleans())), st.integers(1, 50))
 def test_plain_and_compressed_mixed(parts: list[tuple[bytes, bool]], size: int) -> None:
     data = b"".join(framed(COMPRESSED, gzip.compress(body)) if zipped else pack(body) for body, zipped in parts)

@@ -5,7 +5,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.cursor.wire.envelope import End, EnvelopeReader, pack
@@ -61,7 +61,6 @@ def test_the_end_of_stream_frame_carries_the_error() -> None:
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         ConnectError,
@@ -190,7 +189,6 @@ def test_hostile(payload: bytes) -> None:
     assert read_unary(payload) is None
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT,

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caretway.cursor.wire.embedding import AppendSyntax, AppendWriter, read_append
@@ -39,7 +39,6 @@ def outcome(read: Callable[[bytes], object], body: bytes, documented: type[Excep
         return None
 
 
-@settings(deadline=None, max_examples=300)
 @given(mutated(lambda payload: pack(payload) + pack(payload) + pack(b"{}", end=True)), st.integers(1, 64))
 @example(b"\x01\x00\x00\x00\x02\x1f\x8b", 1)
 def test_envelopes(body: bytes, size: int) -> None:
@@ -64,19 +63,16 @@ def test_envelopes(body: bytes, size: int) -> None:
 ERROR: Final = write_end(ConnectError("internal", "m", error=5, title="t", retryable=True, info=(("a", "b"),)))
 
 
-@settings(deadline=None, max_examples=300)
 @given(mutated(lambda _: ERROR))
 def test_ends(body: bytes) -> None:
     assert isinstance(outcome(read_end, body, ErrorSyntax), ConnectError | None)
 
 
-@settings(deadline=None, max_examples=300)
 @given(mutated(lambda _: ERROR.removeprefix(b'{"error":').removesuffix(b"}")))
 def test_unary_errors_never_raise(body: bytes) -> None:
     assert isinstance(read_unary(body), ConnectError | None)
 
 
-@settings(deadline=None, max_examples=300)
 @given(mutated(AppendWriter("r").write))
 def test_appends(body: bytes) -> None:
     value = outcome(read_append, body, AppendSyntax)
@@ -87,7 +83,6 @@ def test_appends(body: bytes) -> None:
         assert len(message) <= len(body)
 
 
-@settings(deadline=None, max_examples=300)
 @given(mutated(bytes))
 def test_messages(body: bytes) -> None:
     for kind in (pb.AgentServerMessage, pb.AgentClientMessage):

@@ -54,7 +54,6 @@ def slowly(payload: bytes) -> tuple[int, str] | None:
     return found if written(*found) == payload else None
 
 
-@settings(max_examples=200)
 @given(some.sampled_from([TEXT, THINKING]), some.text(max_size=140))
 def test_deltas_are_read_as_the_decoder_reads_them(kind: int, words: str) -> None:
     payload = written(kind, words)
@@ -62,7 +61,6 @@ def test_deltas_are_read_as_the_decoder_reads_them(kind: int, words: str) -> Non
     assert read_delta(payload) == ((kind, words) if short else None)
 
 
-@settings(max_examples=300)
 @given(some.text(min_size=1, max_size=20), some.data())
 def test_a_changed_byte_is_read_as_the_decoder_reads_it_or_left_to_it(words: str, data: some.DataObject) -> None:
     payload = bytearray(written(TEXT, words))
@@ -72,7 +70,6 @@ def test_a_changed_byte_is_read_as_the_decoder_reads_it_or_left_to_it(words: str
     assert found is None or found == slowly(bytes(payload))
 
 
-@settings(max_examples=200)
 @given(some.binary(max_size=140))
 def test_any_bytes(payload: bytes) -> None:
     found = read_delta(payload)
@@ -104,7 +101,7 @@ def read(payloads: list[bytes]) -> list[pb.AgentServerMessage]:
     return [pb.AgentServerMessage.FromString(each) for each in payloads]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text(min_size=1), st.integers(1, 3))
 def test_a_long_delta_goes_on_in_pieces(words: str, kind: int) -> None:
     words = words * (3 * PIECE_BYTES // len(words))

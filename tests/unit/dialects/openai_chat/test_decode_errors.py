@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
@@ -370,7 +370,6 @@ BODY = st.builds(
 )
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(body=JSON | NEAR | BODY, session=st.text(max_size=8) | st.sampled_from(["auto", "fresh"]))
 def test_any_json_gives_a_request_or_a_clear_refusal(body: object, session: str) -> None:
     outcome: TurnRequest | GatewayError

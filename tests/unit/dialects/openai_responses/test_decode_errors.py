@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
@@ -135,7 +135,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     body=JSON | st.fixed_dictionaries({"model": st.just("m"), "input": JSON}, optional={"tools": JSON, "text": JSON})
 )
