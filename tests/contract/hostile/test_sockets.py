@@ -18,7 +18,7 @@ from contract.hostile.upstream import MIB
 from contract.meter import simulated_elsewhere
 
 SOCKETS: Final = 64
-LARGE: Final = "x" * 15 * MIB
+LARGE: Final = 15 * MIB
 BOUND: Final = 3 * 256 * MIB
 """Three times what may be buffered, as SECURITY.md has it: what arrived in pieces is not given back at once."""
 LIMIT_MS: Final = 100
@@ -120,7 +120,7 @@ async def _messages_that_wait(together: bool) -> tuple[str, int, Reading]:
             try:
                 await peer.send(type="response.create", model="sim-auto", input="sim: hang")
                 for _ in range(2):
-                    await peer.send(type="response.create", model="sim-auto", input=LARGE)
+                    await peer.send(type="response.create", model="sim-auto", input="x" * LARGE)
                 await peer.send(type="unknown")
             except ConnectionError:
                 return ["closed"]
@@ -151,7 +151,7 @@ async def _input_that_comes_back(together: bool) -> tuple[str, int, Reading]:
         async def steer(peer: Peer) -> int:
             """What the first bytes of the answer are; pings of a busy machine may come before it."""
             try:
-                await peer.send(type="response.steer", input=LARGE)
+                await peer.send(type="response.steer", input="x" * LARGE)
                 while (opcode := (await peer.reader.readexactly(1))[0] & 15) == PING:
                     await peer.reader.readexactly((await peer.reader.readexactly(1))[0])
                 return opcode
