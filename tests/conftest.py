@@ -4,6 +4,7 @@
 Unit tests may not open sockets: what needs one belongs in tests/contract.
 """
 
+import ctypes
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,9 @@ R = TypeVar("R", pytest.TestReport, pytest.CollectReport)
 # No test depends on how fast the machine is at the moment. Some properties have fewer examples, because each is dear.
 settings.register_profile("few", max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("many", settings.get_profile("few"), max_examples=600)
+
+
+give_back = getattr(ctypes.CDLL(None), "malloc_trim", lambda pad: None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,6 +44,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """At a file's end, give back what its large inputs needed: glibc keeps it, up to 200 MB in each process."""
+    if nextitem is None or nextitem.path != item.path:
+        give_back(0)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
