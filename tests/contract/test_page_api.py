@@ -17,7 +17,7 @@ import pytest
 from caretway.dashboard import feed
 from caretway.dashboard.feed import MAX_READERS
 from caretway.usage.key_file import KeyFile, added, revoked
-from contract.gateways import CHAT, Client, gateway, streamed
+from contract.gateways import CHAT, Client, gateway, result, streamed, tool
 
 BASE = "/caretway/v1"
 KEY = "cw-the-key-of-this-test"
@@ -498,6 +498,29 @@ async def test_an_open_page_does_not_hold_up_the_end() -> None:
 # ---- the other tabs
 
 
+async def test_usage_by_kind_adds_up() -> None:
+    """A conversation, its title, its sub-agent in two steps, and a summary."""
+    call: dict[str, Any] = {"model": "sim-auto", "tools": [tool("look", "key")]}
+    async with gateway() as client:
+        await client.chat(
+            [{"role": "system", "content": "You are a title generator."}, {"role": "user", "content": "x"}]
+        )
+        await client.chat("sim: say hello")
+        parent = {"x-parent-session-id": "ses_1"}
+        said = [{"role": "user", "content": 'sim: call look {"key": "a"}\nsim: say done'}]
+        asked = await client.chat(said, headers=parent, **call)
+        said += [asked.message, result(asked.calls[0], "seen")]
+        assert (await client.chat(said, headers=parent, **call)).text == "done"
+        trigger = [{"role": "user", "content": "sim: say hello"}, {"type": "compaction_trigger"}]
+        await client.http.post("/v1/responses", json={"model": "sim-auto", "input": trigger})
+        while (told := await get(client, "/usage", by="kind"))["total"]["responses"] < 5:
+            await asyncio.sleep(0.1)
+        counted = {row["group"]: (row["responses"], row["runs"]) for row in told["rows"]}
+        assert counted == {"title": (1, 1), "turn": (1, 1), "subagent": (2, 1), "compaction": (1, 1)}
+        for name in ("runs", "input", "cache_read", "output"):
+            assert sum(row[name] for row in told["rows"]) == told["total"][name]
+
+
 async def test_usage_by_every_group_and_the_budgets() -> None:
     async with gateway(budgets=("runs=10/day", "conversation.tokens=2M")) as client:
         for _ in range(3):
@@ -509,6 +532,7 @@ async def test_usage_by_every_group_and_the_budgets() -> None:
             "client": "opencode",
             "key": "",
             "reason": "fresh: first message",
+            "kind": "turn",
         }.items():
             (row,) = (await get(client, "/usage", by=by, period="today"))["rows"]
             assert (row["group"], row["responses"], row["runs"]) == (group, 3, 3), by

@@ -145,7 +145,7 @@ class Responder:
             common += model_headers(upstream)
         if upstream.ignored:
             common.append((b"x-caretway-ignored", header_text(", ".join(upstream.ignored))))
-        origin = RequestOrigin(http.caller, request_id, dialect.name, http.model, owner)
+        origin = RequestOrigin(http.caller, request_id, dialect.name, http.model, owner, request.kind)
         response = await self._sessions.open(upstream, origin, gone)
         if budget := response.budget:
             common.append((b"x-caretway-budget", header_text(budget)))
@@ -193,6 +193,7 @@ class Responder:
                     status=writer.status,
                     called=tuple([(call.id, call.name) for call in reply.calls]),
                     trace=http.trace,
+                    kind=request.kind,
                     content=self._content(request, reply) if self._content is not None else None,
                 )
             )

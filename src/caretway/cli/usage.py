@@ -1,5 +1,5 @@
-"""`caretway usage`: what was used and what it cost, by hour, day, model, key, client, conversation or reason; as a
-table, JSON or CSV; quota above, a chart and why histories were sent again below. `--forget` empties the ledger.
+"""`caretway usage`: what was used and what it cost, by hour, day, model, key, client, conversation, reason or kind; as
+a table, JSON or CSV; quota above, a chart and why histories were sent again below. `--forget` empties the ledger.
 
 It reads the ledger's file, so the gateway need not run. Cursor is asked for the quota and its own list of events only.
 """
@@ -49,7 +49,7 @@ examples:
   caretway usage month --json | jq .total
   caretway usage --forget               forget everything in the ledger
 """
-GROUPS: Final = ("hour", "day", "model", "key", "client", "conversation", "reason")
+GROUPS: Final = ("hour", "day", "model", "key", "client", "conversation", "reason", "kind")
 SHOWN_ROWS: Final = 20
 """Groups in a table; JSON and CSV have all."""
 HOURS_UP_TO_S: Final = 50 * 3600.0

@@ -21,6 +21,7 @@ NAMELESS: Final[dict[By, str]] = {
     "client": "(not named)",
     "model": "(none)",
     "conversation": "(none)",
+    "kind": "(not known)",
 }
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _HEADS: Final = ("resp", "runs", "unreported", "fresh", "written", "cached", "output", "cost")

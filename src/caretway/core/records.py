@@ -24,6 +24,8 @@ class RequestOrigin(Struct, frozen=True, gc=False):
     """As it was asked for."""
     owner: str = ""
     """Whose its turns are: the key by its id, which a rename does not change; empty when no key is asked for."""
+    kind: str = ""
+    """As in `TurnRequest`."""
 
 
 class TurnRecord(Struct, frozen=True):
@@ -73,6 +75,8 @@ class TurnRecord(Struct, frozen=True):
     """What was said and answered. None unless the user asked that traces have it; nobody else may keep it."""
     hint: str = ""
     """What to do about the error, for people."""
+    kind: str = ""
+    """As in `TurnRequest`."""
 
 
 class RunRecord(Struct, frozen=True):

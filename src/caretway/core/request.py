@@ -234,6 +234,8 @@ class TurnRequest(Struct, frozen=True):
     """None: the gateway's setting decides."""
     hint: str = ""
     """The client's own name for its conversation; empty: it has none. It helps to tell why, and resumes nothing."""
+    kind: str = "turn"
+    """What its client wants it for, as in `dialects/kinds.py`. For accounting alone."""
     workspace: str | None = None
     """The directory that the request wants to work in. Its user checks it against the allow-list."""
     home: str | None = None

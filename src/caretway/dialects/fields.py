@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.json_bounds import MAX_LEVELS, nested_deeply
 from ..core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
+from .kinds import COMPACTION
 
 # ---- How a model is asked to summarise a conversation, for every dialect whose clients may ask for that: the words,
 # and a turn without tools or an output format. An empty summary is an error. Pure.
@@ -41,6 +42,7 @@ def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
         output_format=None,
         stop=(),
         max_output=None,
+        kind=COMPACTION,
     )
 
 

@@ -22,7 +22,7 @@ from ..core.account_usage import UsageEvents
 from .prices import FindPrice, own_price, priced_name
 from .writing import STAND_IN
 
-By = Literal["all", "hour", "day", "model", "key", "client", "conversation", "reason"]
+By = Literal["all", "hour", "day", "model", "key", "client", "conversation", "reason", "kind"]
 _GROUPS: Final[dict[By, str]] = {
     "all": "''",
     "hour": "strftime('%Y-%m-%d %H:00', at, 'unixepoch', 'localtime')",
@@ -32,7 +32,10 @@ _GROUPS: Final[dict[By, str]] = {
     "client": "client",
     "conversation": "conversation",
     "reason": "session || ': ' || reason",
+    "kind": "kind",
 }
+_HAS_KINDS: Final = 3
+"""The version of a ledger from which on its rows have a kind."""
 UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
 _LISTED: Final = f"""({UNCACHED} * price_input + coalesce(cache_read, 0) * price_read
     + coalesce(cache_write, 0) * price_write + coalesce(output, 0) * price_output) / 1e4"""
@@ -193,9 +196,12 @@ class LedgerQueries:
     def totals(self, span: Span, by: By, limit: int | None = None) -> Iterator[Totals]:
         """The largest first; hours and days in their order. `all` is one row. Streamed: there may be many groups."""
         self._price_models(span)
+        group = _GROUPS[by]
+        if by == "kind" and self._db.execute("PRAGMA user_version").fetchone()[0] < _HAS_KINDS:
+            group = "''"
         query = _TOTALS.format(
             sums=", ".join(f"sum({column})" for column in _COLUMNS),
-            group=_GROUPS[by],
+            group=group,
             uncached=UNCACHED,
             listed=_LISTED,
             order="g" if by in ("hour", "day") else _ORDER,

@@ -44,6 +44,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "ALTER TABLE responses ADD COLUMN called TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE responses ADD COLUMN recoveries TEXT NOT NULL DEFAULT ''",
     ),
+    (
+        "ALTER TABLE responses ADD COLUMN kind TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT ''",
+    ),
 )
 LEDGER: Final = DatabaseKind("usage records", MIGRATIONS, cache_kib=8192)
 
@@ -76,11 +80,11 @@ _CALLED: Final = "key, client, dialect, backend, asked, model, variant, conversa
 _TOKENS: Final = "input, cache_read, cache_write, output, reasoning"
 _RESPONSE_COLUMNS: Final = (
     f"at, {_CALLED}, run, request_id, session, reason, outcome, error, stream, calls, {_TOKENS}, "
-    "estimated, held, first_ms, total_ms, called, recoveries"
+    "estimated, held, first_ms, total_ms, called, recoveries, kind"
 )
 _RUN_COLUMNS: Final = (
     f"run, at, started_at, {_CALLED}, upstream, session, reason, outcome, error, responses, "
-    f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
+    f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from, kind"
 )
 _LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
 """What a run that is sent again may bring."""
@@ -174,6 +178,7 @@ def _response(record: TurnRecord) -> tuple[object, ...]:
         record.total_ms,
         _words([name for _, name in record.called]),
         _words([f"{rung} ({cause})" for rung, cause in record.recoveries]),
+        record.kind,
     )
 
 
@@ -182,7 +187,7 @@ def _refused(record: RefusedRequest) -> tuple[object, ...]:
     model = _name(record.model)
     names = (caller.key, caller.client, record.dialect, "", model, model, model, "", "")
     told = (record.request_id, REFUSED, record.kind, record.kind, code, False, 0)
-    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0, "", "")
+    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0, "", "", "")
 
 
 def _run(record: RunRecord) -> tuple[object, ...]:
@@ -212,6 +217,7 @@ def _run(record: RunRecord) -> tuple[object, ...]:
         usage.cents,
         usage.charged_cents,
         BY_CURSOR if usage.cents is not None else "",
+        origin.kind,
     )
 
 

@@ -35,6 +35,7 @@ from ..fields import (
     wrong_type,
 )
 from ..headers import bridge, session_hint, session_in_user_id, session_mode, workspace
+from ..kinds import kind_of_request
 from .compaction import context_wish, summarised
 from .encode import SHOW_THINKING, THREAD_UNSUPPORTED
 from .messages import AnthropicMessageReader, decode_tools
@@ -118,6 +119,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         else_models=others,
         session=session_mode(headers),
         hint=session_hint(headers) or session_in_user_id(body.get("metadata")),
+        kind=kind_of_request(messages, tools.offered, headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,

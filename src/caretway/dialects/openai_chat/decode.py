@@ -36,6 +36,7 @@ from ..fields import (
     wrong_type,
 )
 from ..headers import bridge, session_hint, session_mode, workspace
+from ..kinds import kind_of_request
 from .encode import LEGACY_FUNCTIONS
 from .messages import ChatMessageReader, decode_tools
 
@@ -104,6 +105,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         effort=effort,
         session=session_mode(headers),
         hint=session_hint(headers),
+        kind=kind_of_request(messages, tools, headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True,

@@ -37,6 +37,7 @@ from ..fields import (
     wrong_type,
 )
 from ..headers import OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
+from ..kinds import kind_of_request
 from .items import ItemReader, Placed, kind_of_item
 from .store import ResponseStore, StoreReader
 from .tools import RequestEcho, decode_tools
@@ -140,15 +141,18 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         "tools": body.get("tools") or [],
         "truncation": _one_of(_TRUNCATIONS, body.get("truncation")) or "disabled",
     }
+    if instructions:
+        messages = (Message(Role.SYSTEM, (Text(instructions),)), *messages)
     request = TurnRequest(
         model=model,
-        messages=(Message(Role.SYSTEM, (Text(instructions),)), *messages) if instructions else messages,
+        messages=messages,
         tools=tools,
         tool_choice=choice,
         output_format=output_format,
         effort=effort,
         session=session_mode(headers),
         hint=session_hint(headers),
+        kind=kind_of_request(messages, tools, headers, body.get("client_metadata")),
         workspace=workspace(headers),
         bridge=bridge(headers),
         stream=optional_bool(body, "stream") is True or bool(socket),

@@ -1,5 +1,6 @@
 """Totals by group: what is counted, what is not known, what it cost, what sessions saved."""
 
+import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ from caretway.usage.prices import PriceList
 from caretway.usage.queries import By, LedgerQueries, Replayed, Span, ToolUse, Totals
 from caretway.usage.writing import LEDGER
 
-from .told import EVER, NOW, REFUSED, asked, kept, response, run
+from .told import EVER, LAPTOP, NOW, REFUSED, asked, kept, response, run
 
 
 def test_what_a_total_counts(tmp_path: Path) -> None:
@@ -45,6 +46,23 @@ def test_what_a_total_counts(tmp_path: Path) -> None:
         )
     ]
     assert asked(path)[0].tokens == 116
+
+
+def test_kinds(tmp_path: Path) -> None:
+    """A refused request has none; a run has that of the request that opened it."""
+    spawned = RequestOrigin(LAPTOP, kind="subagent")
+    path = kept(tmp_path, response(kind="turn"), response(kind="subagent"), REFUSED, run(1), run(2, origin=spawned))
+    found = {row.group: (row.responses, row.runs, row.refused) for row in asked(path, "kind")}
+    assert found == {"turn": (1, 0, 0), "subagent": (1, 1, 0), "": (0, 1, 1)}
+
+
+def test_a_ledger_of_an_earlier_version_has_no_kinds(tmp_path: Path) -> None:
+    path = kept(tmp_path, response(kind="turn"), run(1))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE responses DROP COLUMN kind")
+        db.execute("ALTER TABLE runs DROP COLUMN kind")
+        db.execute("PRAGMA user_version = 2")
+    assert [(row.group, row.runs) for row in asked(path, "kind")] == [("", 1)]
 
 
 def test_nothing_is_one_row_of_zeros(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""What a request is for, as far as its client tells: the conversation itself, its title, a summary of it, a sub-agent's
+work. For accounting alone: nothing is answered differently.
+
+Codex, Claude Code and OpenCode mark sub-agents, and Codex its summaries. Others are known by the first words of the
+client's own prompt; if these change, the request counts as a turn.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ..core.request import Message, Role, ToolSpec
+
+TURN: Final = "turn"
+TITLE: Final = "title"
+COMPACTION: Final = "compaction"
+SUBAGENT: Final = "subagent"
+
+_CODEX_SUBAGENT: Final = "x-openai-subagent"
+_CODEX_TURN: Final = "x-codex-turn-metadata"
+_SUBAGENTS: Final = (_CODEX_SUBAGENT, "x-claude-code-agent-id", "x-parent-session-id")
+"""Headers that requests of sub-agents alone have; the last is OpenCode's."""
+_COMPACTS: Final = re.compile(r'"request_kind":\s*"compaction"')
+_MAX_METADATA: Final = 4096
+_INSTRUCTIONS: Final = {
+    "You are a title generator.": TITLE,  # OpenCode
+    "You are a context summarization agent.": COMPACTION,  # OpenCode
+}
+_COMPACT: Final = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."  # Claude Code's /compact
+
+
+def kind_of_request(
+    messages: Sequence[Message], tools: Sequence[ToolSpec], headers: Mapping[str, str], metadata: object = None
+) -> str:
+    """`metadata`: Codex's `client_metadata`, which is all that it sends of this over a WebSocket."""
+    codex = metadata if isinstance(metadata, dict) else {}
+    told = codex.get(_CODEX_TURN) or headers.get(_CODEX_TURN)
+    if isinstance(told, str) and _COMPACTS.search(told[:_MAX_METADATA]):
+        return COMPACTION
+    if messages and messages[0].role is Role.SYSTEM and not tools:
+        for words, kind in _INSTRUCTIONS.items():
+            if messages[0].text.startswith(words):
+                return kind
+    if messages and messages[-1].role is Role.USER and messages[-1].text.startswith(_COMPACT):
+        return COMPACTION
+    return SUBAGENT if codex.get(_CODEX_SUBAGENT) or any(name in headers for name in _SUBAGENTS) else TURN
