@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .server import Simulator
-    from .stats import Stats
+    from .shared import Stats
 
 __all__ = ["Simulator", "Stats"]
 
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> Any:
 
         return Simulator
     if name == "Stats":
-        from .stats import Stats
+        from .shared import Stats
 
         return Stats
     raise AttributeError(f"module 'caretway_sim' has no attribute {name!r}")

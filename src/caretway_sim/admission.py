@@ -6,7 +6,8 @@ their ids are not judged.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -14,10 +15,59 @@ import msgspec
 from caretway.cursor.wire.errors import ConnectError
 from caretway.cursor.wire.messages import pb
 
-from . import catalogue, faults, schema_rules
+from . import catalogue, faults
+from .catalogue import BY_ID, BY_SLUG, BaseModel, Family, Variant
 from .manners import Manners
 from .model_input import Tool
 from .script import Fail, parse
+
+# ---- schema rules
+
+# Which tool schemas a simulated model's maker refuses: unions (Fable), enums of other than strings and tuples
+# (Gemini, Grok, Kimi). One refused schema ends the run. Pure.
+
+_UNIONS: Final = ("anyOf", "oneOf", "allOf")
+_NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keys under these are names, not keywords."""
+_VALUES: Final = ("enum", "const", "default", "examples", "required")
+_STRICT_VALUES: Final = ("gemini", "grok", "kimi")
+
+
+def refused(schema: Mapping[str, Any], family: Family, *, strict: bool = False) -> str:
+    """Why the makers of this family refuse the schema; empty when they take it. `strict`: they refuse whatever any
+    maker does."""
+    if (family == "fable" or strict) and (found := _union(schema)):
+        return found
+    if family in _STRICT_VALUES or strict:
+        for part in _parts(schema):
+            enum = part.get("enum")
+            if isinstance(enum, list) and not all(isinstance(value, str) for value in enum):
+                return "enum"
+            if isinstance(part.get("items"), list) or "prefixItems" in part:
+                return "items"
+    return ""
+
+
+def _union(schema: Mapping[str, Any]) -> str:
+    return next((key for part in _parts(schema) for key in _UNIONS if key in part), "")
+
+
+def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A schema and every schema inside it."""
+    waiting: list[Mapping[str, Any]] = [schema]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        for key, value in part.items():
+            if key in _VALUES:
+                continue
+            inner = list(value.values()) if key in _NAMED and isinstance(value, dict) else [value]
+            for one in inner:
+                waiting += [each for each in (one if isinstance(one, list) else [one]) if isinstance(each, dict)]
+
+
+# ---- admission
+
 
 MAX_TOOLS: Final = 330
 MAX_TOOL_BYTES: Final = 120_000
@@ -60,7 +110,7 @@ def judge_tools(
         return faults.SCRIPTED["late"]
     family = catalogue.family(model)
     strict = family in manners.strict_families
-    if manners.judges_schemas and any(schema_rules.refused(tool.schema, family, strict=strict) for tool in tools):
+    if manners.judges_schemas and any(refused(tool.schema, family, strict=strict) for tool in tools):
         return faults.SCRIPTED["schema"]
     return None
 
@@ -103,3 +153,74 @@ def _judge_part(part: dict[str, Any], called: set[str], *, own: bool, manners: M
             return faults.SCRIPTED["late"]
     bare = not str(part.get("image", "")).startswith("data:") or "mediaType" not in part
     return faults.SCRIPTED["picture"] if kind == "image" and manners.pictures_as_uris and bare else None
+
+
+# ---- model shapes
+
+# Which model a simulated run request means: the four shapes of its fields, unknown and dead models, whole variants,
+# max mode, shapes that get a refusal or an empty turn. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    label: str
+    """What runs: the base id with the variant in brackets, or the id as it came where nobody judges it."""
+    empty: bool = False
+    """The turn ends at once, without a word and without tokens."""
+
+
+def shape_of(request: pb.AgentRunRequest) -> str:
+    """How it asks: base, details, both or requested."""
+    asked, named = request.requested_model.model_id, request.model_details.model_id
+    if asked and named:
+        return "both"
+    if named:
+        return "details"
+    return "base" if request.requested_model.parameters or asked in BY_ID else "requested"
+
+
+def choose(request: pb.AgentRunRequest, manners: Manners) -> Choice | ConnectError:
+    requested, details = request.requested_model, request.model_details
+    asked = requested.model_id or details.model_id
+    if not manners.cursor_catalogue:
+        return Choice(asked)
+    shape = shape_of(request)
+    if shape in manners.refused_shapes:
+        return faults.SCRIPTED["bare"]
+    if shape in manners.empty_shapes:
+        return Choice(asked, empty=True)
+    params = {parameter.id: parameter.value for parameter in requested.parameters}
+    found = _find(asked, params, manners)
+    if isinstance(found, ConnectError):
+        return found
+    base, variant = found
+    if refusal := dict(manners.refused_models).get(base.id):
+        return faults.SCRIPTED[refusal]
+    lonely = bool(requested.model_id) and not details.model_id
+    if manners.judges_model_shape and lonely and asked not in BY_ID:
+        return Choice(variant.bracket(base.id), empty=True)
+    if variant.dead:
+        return faults.NOT_FOUND
+    if manners.demands_max_mode and variant.max_mode:
+        told = [field.max_mode for field in (requested, details) if field.model_id]
+        if not all(told):
+            return faults.SCRIPTED["max_mode"]
+    return Choice(variant.bracket(base.id))
+
+
+def _find(asked: str, params: dict[str, str], manners: Manners) -> tuple[BaseModel, Variant] | ConnectError:
+    base = BY_ID.get(asked)
+    if params:
+        if base is None:
+            return faults.NOT_FOUND
+        exact = next((variant for variant in base.variants if dict(variant.params) == params), None)
+        if exact is None and not manners.whole_variants:
+            exact = next((one for one in base.variants if params.items() <= dict(one.params).items()), None)
+        return faults.NOT_FOUND if exact is None else (base, exact)
+    if asked in BY_SLUG:
+        return BY_SLUG[asked]
+    if base is None:
+        return faults.UNKNOWN_MODEL
+    if base.tiered and manners.whole_variants:
+        return faults.NOT_FOUND
+    return base, base.default

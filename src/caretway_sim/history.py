@@ -15,8 +15,19 @@ from google.protobuf import json_format
 from caretway.cursor.wire import blobs
 from caretway.cursor.wire.messages import pb
 
-from .model_input import InputCall, InputMessage, InputResult, InputText, Part, Picture, Role, Thought
-from .tokens import IMAGE_TOKENS, Piece, estimate
+from .model_input import (
+    IMAGE_TOKENS,
+    InputCall,
+    InputMessage,
+    InputResult,
+    InputText,
+    Part,
+    Picture,
+    Piece,
+    Role,
+    Thought,
+    estimate,
+)
 
 _DATA_URI: Final = re.compile(r"data:([^;,]*);base64,")
 

@@ -4,20 +4,116 @@ Bounded, and without knowing what the answers are: the service says.
 """
 
 import logging
-from typing import Final, Protocol
+from collections import OrderedDict
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs
 
-from google.protobuf.message import DecodeError
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
 
 from caretway.cursor.wire import paths
+from caretway.cursor.wire.embedding import AppendOutOfRange, AppendReader
 from caretway.cursor.wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
-from caretway.cursor.wire.errors import ConnectError
-from caretway.cursor.wire.messages import ai
+from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.messages import ai, pb
 
-from . import faults, updates
+from . import catalogue, faults, updates
 from .exchange import Request, SimExchange, answer
 from .legacy import LegacyRun
-from .replies import BrokenBody, Reply, as_error
 from .run import SimRun
+from .shared import Shared
+
+# ---- replies
+
+# The simulator's unary answers: JSON or protobuf as the request was, statuses of errors, period usage, NameAgent,
+# broken bodies, 415 for a wrong content type.
+
+_STATUS: Final = {"unauthenticated": 401, "unimplemented": 404, "invalid_argument": 400, "permission_denied": 403}
+
+Reply = tuple[int, str, bytes]
+
+
+class BrokenBody(ValueError):
+    """A request body that cannot be read."""
+
+
+def as_json(status: int, value: Any) -> Reply:
+    return status, paths.JSON_TYPE, msgspec.json.encode(value)
+
+
+def as_error(error: ConnectError) -> Reply:
+    return _STATUS.get(error.code, 500), paths.JSON_TYPE, write_unary(error)
+
+
+def as_message(request: Request, message: Message) -> Reply:
+    """In protobuf or in JSON, as the request was."""
+    if request.content_type == paths.JSON_TYPE:
+        return 200, paths.JSON_TYPE, json_format.MessageToJson(message, indent=None).encode()
+    return 200, paths.UNARY_TYPE, message.SerializeToString()
+
+
+def empty(request: Request, _: bytes) -> Reply:
+    is_json = request.content_type == paths.JSON_TYPE
+    return (200, paths.JSON_TYPE, b"{}") if is_json else (200, paths.UNARY_TYPE, b"")
+
+
+def unknown(request: Request) -> Reply:
+    if request.content_type.startswith("application/") and request.path.count("/") == 2 and "." in request.path:
+        return as_error(faults.unimplemented(request.path))
+    return as_json(404, {"error": f"{request.method} {request.path} is not simulated"})
+
+
+def as_tokens(tokens: dict[str, str] | None) -> Reply:
+    return as_json(401, {"error": "the key is not accepted"}) if tokens is None else as_json(200, tokens)
+
+
+def as_grant(tokens: dict[str, str] | None) -> Reply:
+    """The OAuth endpoint says it in a 200 that a refresh token is over."""
+    if tokens is None:
+        return as_json(200, {"access_token": "", "id_token": "", "shouldLogout": True})
+    given = {"access_token": tokens["accessToken"], "id_token": tokens["accessToken"], "shouldLogout": False}
+    return as_json(200, given | ({"refresh_token": tokens["refreshToken"]} if "refreshToken" in tokens else {}))
+
+
+def read_query(request: Request) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(request.query).items()}
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(body) if body else {}
+    except msgspec.DecodeError as broken:
+        raise BrokenBody(f"the body is not JSON: {broken}") from broken
+    if not isinstance(value, dict):
+        raise BrokenBody("the body is not a JSON object")
+    return value
+
+
+def read_text(body: bytes, name: str) -> str:
+    value = read_object(body).get(name)
+    return value if isinstance(value, str) else ""
+
+
+def available_models(request: Request, _: bytes) -> Reply:
+    if request.content_type != paths.UNARY_TYPE:
+        return 415, "text/plain", b"expected application/proto\n"
+    return 200, paths.UNARY_TYPE, catalogue.available().SerializeToString()
+
+
+def name_agent(request: Request, body: bytes) -> Reply:
+    try:
+        if request.content_type == paths.JSON_TYPE:
+            said = str(read_object(body).get("userMessage", ""))
+        else:
+            said = pb.NameAgentRequest.FromString(body).user_message
+    except DecodeError as broken:
+        raise BrokenBody("the body is not a NameAgentRequest") from broken
+    return as_message(request, pb.NameAgentResponse(name=" ".join(said.split()[:4]) or "Simulated chat"))
+
+
+# ---- inlets
+
 
 log = logging.getLogger(__name__)
 
@@ -163,3 +259,81 @@ def _read_request_id(body: bytes) -> str:
 def end_stream(exchange: SimExchange, error: ConnectError) -> None:
     exchange.write(updates.end(error))
     exchange.finish()
+
+
+# ---- channels
+
+# RunSSE joined with BidiAppend in the simulator: appends before their RunSSE, out of order or twice, a request id
+# used again, bounds on what waits.
+
+MAX_WAITING_CHANNELS: Final = 1024
+"""Request ids with appends and no RunSSE yet."""
+MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Of messages that came before their RunSSE, per request id."""
+MAX_REMEMBERED: Final = 4096
+
+
+class _Channel:
+    def __init__(self) -> None:
+        self.reader = AppendReader()
+        self.early: list[bytes] = []
+        self.early_bytes = 0
+        self.run: SimRun | None = None
+
+
+class ChannelBusy(ValueError):
+    """A request id that already has, or had, its RunSSE."""
+
+
+class Channels:
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._waiting: OrderedDict[str, _Channel] = OrderedDict()
+        self._open: dict[str, _Channel] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def append(self, request_id: str, seqno: int, message: bytes) -> None:
+        """Raises AppendOutOfRange when the message can be neither used nor kept."""
+        stats = self._shared.stats
+        stats.appends += 1
+        if request_id in self._ended:
+            return  # a last heartbeat, too late to matter
+        channel = self._open.get(request_id) or self._waiting.get(request_id) or self._wait(request_id)
+        if channel.reader.seen(seqno):
+            stats.appends_duplicate += 1
+            return
+        if not channel.reader.expected(seqno):
+            stats.appends_out_of_order += 1
+        for ready in channel.reader.feed(seqno, message):
+            if channel.run is not None:
+                channel.run.feed(ready)
+                continue
+            channel.early_bytes += len(ready)
+            if channel.early_bytes > MAX_WAITING_BYTES:
+                self._waiting.pop(request_id, None)
+                raise AppendOutOfRange("too many bytes before RunSSE")
+            channel.early.append(ready)
+
+    def open(self, request_id: str, exchange: SimExchange, owner: str, *, abroad: bool = False) -> SimRun:
+        if request_id in self._open or request_id in self._ended:
+            raise ChannelBusy(f"request id {request_id} was used before")
+        channel = self._waiting.pop(request_id, None) or _Channel()
+        self._open[request_id] = channel
+        run = channel.run = SimRun(self._shared, exchange, request_id, owner, abroad=abroad)
+        run.task.add_done_callback(lambda _: self._close(request_id))
+        early, channel.early = channel.early, []
+        for message in early:
+            run.feed(message)
+        return run
+
+    def _wait(self, request_id: str) -> _Channel:
+        channel = self._waiting[request_id] = _Channel()
+        while len(self._waiting) > MAX_WAITING_CHANNELS:
+            self._waiting.popitem(last=False)
+        return channel
+
+    def _close(self, request_id: str) -> None:
+        self._open.pop(request_id, None)
+        self._ended[request_id] = None
+        while len(self._ended) > MAX_REMEMBERED:
+            self._ended.popitem(last=False)

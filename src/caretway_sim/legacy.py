@@ -18,12 +18,11 @@ from caretway.cursor.wire.errors import ConnectError
 from caretway.cursor.wire.messages import ai
 from caretway.processes.tasks import spawn
 
-from . import faults, models, text_model, updates
+from . import catalogue, faults, text_model, updates
 from .exchange import SimExchange
-from .model_input import Role
+from .model_input import Role, estimate
 from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, ScriptStream, Wait
 from .shared import Shared
-from .tokens import estimate
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +102,7 @@ class LegacyRun:
     async def _play(self) -> None:
         stats = self._shared.stats
         stats.tokens_in_uncached += sum(estimate(text) for _, text in self._asked.blocks)
-        steps = text_model.answer(self._asked.blocks, thinks=models.thinks(self._asked.model))
+        steps = text_model.answer(self._asked.blocks, thinks=catalogue.thinks(self._asked.model))
         for place, step in enumerate(steps):
             match step:
                 case Say(text):

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from caretway.cursor.wire.messages import pb
 
 from . import execs, updates
-from .stats import Stats
+from .shared import Stats
 
 MAX_EXEC_MESSAGES: Final = 100_000
 MAX_EXEC_BYTES: Final = 64 * 1024 * 1024

@@ -2,7 +2,7 @@
 a drop is due on this attempt; the prompt that is charged.
 
 Words become deltas (`voice`), calls become execs that are waited for (`play_calls`), and after every tool result the
-conversation is stored in blobs and a checkpoint is sent (`minutes`). Knows nothing of HTTP.
+conversation is stored in blobs and a checkpoint is sent (`voice`). Knows nothing of HTTP.
 """
 
 import asyncio
@@ -10,15 +10,12 @@ import hashlib
 from itertools import zip_longest
 from typing import Final, assert_never
 
-from . import brain, faults, models, toolbox, updates
-from .call_ids import Ids
+from . import brain, catalogue, faults, start, updates
 from .exchange import SimExchange
 from .history import piece
-from .meter import Meter, StepUsage
-from .minutes import Minutes
-from .model_input import find
+from .model_input import Piece, estimate, find, preamble
 from .pending import Pending
-from .play_calls import CallPlayer, Left
+from .play_calls import CallPlayer, Ids, Left
 from .prepared import ModelRequest
 from .script import (
     Abandon,
@@ -45,8 +42,7 @@ from .script import (
 )
 from .shared import Shared
 from .start import Blobs, RunRefused, SimConversation
-from .tokens import Piece, estimate, preamble
-from .voice import Voice
+from .voice import Meter, Minutes, StepUsage, Voice
 
 DROP_PAUSE_S: Final = 0.05
 """Before a scripted cut: a reset may overtake what the client has not read yet, and a checkpoint must not be lost."""
@@ -100,7 +96,7 @@ class Performance:
         plan = brain.plan(
             self._history,
             conversation.tools,
-            thinks=models.thinks(conversation.model),
+            thinks=catalogue.thinks(conversation.model),
             prepared=self._shared.prepared.steps_for(self._run_key, self._history, brain.turn_start(self._history)),
         )
         seen = ModelRequest(
@@ -200,4 +196,4 @@ def _prompt(conversation: SimConversation) -> list[Piece]:
     home = Piece(f"conversation\x00{conversation.id}", 0)
     first = [preamble(conversation.model)] if conversation.preamble else []
     messages = [piece(message) for message in conversation.history if message.role != "system"]
-    return [*first, home, system, toolbox.piece(conversation.tools), *messages]
+    return [*first, home, system, start.piece(conversation.tools), *messages]

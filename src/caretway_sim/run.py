@@ -17,15 +17,14 @@ from caretway.cursor.wire.messages import pb
 from caretway.processes.tasks import spawn
 
 from . import admission, faults, updates
-from .billing import BilledRun
+from .admission import Choice, choose, shape_of
 from .catalogue import is_external
 from .exchange import SimExchange
 from .history import HistoryError
-from .model_shapes import Choice, choose, shape_of
 from .pending import Pending
 from .play_calls import Left
 from .play_steps import Dropped, Performance
-from .shared import Shared
+from .shared import BilledRun, Shared
 from .start import Blobs, EmptyTurn, RunRefused, open_conversation
 
 log = logging.getLogger(__name__)

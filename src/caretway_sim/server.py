@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
-from .billing import BilledRuns
 from .exchange import Accept
 from .http1 import SimHttp1Connection
 from .http2 import MAX_STREAMS, PREFACE, Http2Connection
 from .manners import LIVE, Manners
 from .prepared import Prepared
 from .service import Service
-from .shared import Prefer, Shared
-from .stats import Stats
+from .shared import BilledRuns, Prefer, Shared, Stats
 
 _SNIFF: Final = PREFACE[:16]
 BACKLOG: Final = 1024

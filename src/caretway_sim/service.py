@@ -14,14 +14,18 @@ from caretway.cursor.wire.embedding import AppendOutOfRange, AppendSyntax, read_
 from caretway.cursor.wire.errors import ConnectError
 from caretway.cursor.wire.messages import ai, pb
 
-from . import dashboard, faults, models
+from . import accounts, catalogue, faults
 from .accounts import Accounts
-from .channels import ChannelBusy, Channels
+from .catalogue import is_shipped
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
-from .inlets import ChatInlet, RunInlet, SseInlet, UnaryInlet, end_stream
-from .legacy import BadChat, LegacyRun, read_chat
-from .replies import (
+from .inlets import (
+    ChannelBusy,
+    Channels,
+    ChatInlet,
     Reply,
+    RunInlet,
+    SseInlet,
+    UnaryInlet,
     as_error,
     as_grant,
     as_json,
@@ -29,15 +33,16 @@ from .replies import (
     as_tokens,
     available_models,
     empty,
+    end_stream,
     name_agent,
     read_object,
     read_query,
     read_text,
     unknown,
 )
+from .legacy import BadChat, LegacyRun, read_chat
 from .run import SimRun
 from .shared import Shared
-from .versions import is_shipped
 
 STATS: Final = "/_sim/stats"
 STEPS: Final = "/_sim/steps"
@@ -68,7 +73,7 @@ class Service:
             paths.USABLE_MODELS: self._usable_models,
             paths.USABLE_MODELS_OLD: self._usable_models,
             paths.DEFAULT_MODEL: lambda request, _: as_message(
-                request, pb.GetDefaultModelForCliResponse(model=models.details(models.DEFAULT))
+                request, pb.GetDefaultModelForCliResponse(model=catalogue.details(catalogue.DEFAULT))
             ),
             paths.NAME_AGENT: name_agent,
             paths.SERVER_CONFIG: self._server_config,
@@ -76,7 +81,7 @@ class Service:
             paths.TEAM_SETTINGS: empty,
             paths.TEAM_REPOS: empty,
         }
-        for path, told in dashboard.CALLS.items():
+        for path, told in accounts.CALLS.items():
             self._calls[path] = partial(self._dashboard, told)
         if self._manners.cursor_catalogue and not self._manners.hides_bases:
             self._calls[paths.AVAILABLE_MODELS] = available_models
@@ -97,7 +102,7 @@ class Service:
             ("GET", paths.POLL): self._poll,
             ("GET", SIGN_IN): self._sign_in,
             ("GET", PUBLIC_MODELS): lambda request, _: self._for_key(
-                request, models.public(cursor_catalogue=self._manners.cursor_catalogue)
+                request, catalogue.public(cursor_catalogue=self._manners.cursor_catalogue)
             ),
             ("GET", PUBLIC_ME): self._me,
             ("GET", STATS): lambda *_: as_json(200, self._shared.stats.as_dict()),
@@ -237,7 +242,7 @@ class Service:
         status = self._manners.renewal_down
         return (lambda *_: (status, "text/plain", b"Simulated: not now\n")) if status else page
 
-    def _dashboard(self, told: dashboard.Told, request: Request, body: bytes) -> Reply:
+    def _dashboard(self, told: accounts.Told, request: Request, body: bytes) -> Reply:
         if request.path == paths.PERIOD_USAGE:
             self._shared.stats.usage_asked += 1
             if self._manners.period_usage == "refused":
@@ -272,9 +277,9 @@ class Service:
     def _usable_models(self, request: Request, _: bytes) -> Reply:
         if self._manners.strict_list_type and request.content_type == paths.STREAM_TYPE:
             return 415, "text/plain", b"expected application/proto\n"
-        listed = models.usable(cursor_catalogue=self._manners.cursor_catalogue)
+        listed = catalogue.usable(cursor_catalogue=self._manners.cursor_catalogue)
         if own := self._accounts.model_of(request.bearer):
-            listed.models.append(models.details(models.Model(own, own, "Simulated: this account's own")))
+            listed.models.append(catalogue.details(catalogue.Model(own, own, "Simulated: this account's own")))
         return as_message(request, listed)
 
     def stays_silent(self, request: Request) -> bool:

@@ -5,21 +5,299 @@ Asks for the request context unless it came along, and stores what is new.
 """
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
 
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
+from caretway.cursor.wire.blobs import blob_id
 from caretway.cursor.wire.errors import ConnectError
 from caretway.cursor.wire.messages import pb
 
-from . import admission, faults, toolbox
-from .history import read_typed, read_user
+from . import admission, faults
+from .admission import Choice
+from .history import HistoryError, read_root, read_turn, read_typed, read_user, write_root
 from .manners import Manners
-from .model_input import InputMessage, InputText, Tool
-from .model_shapes import Choice
+from .model_input import CONTEXT_TOKENS, InputCall, InputMessage, InputResult, InputText, Part, Piece, Tool, estimate
 from .pending import Pending
-from .state import Blob, StateLedger, StateReader
-from .stats import Stats
+from .shared import Stats
+
+# ---- toolbox
+
+# The client tools of a simulated run: merged from the run request and the context (each once, or only those in both),
+# their schemas, and their tokens.
+
+
+def merged(
+    in_run: Sequence[pb.McpToolDefinition], in_context: Sequence[pb.McpToolDefinition], *, both: bool = False
+) -> list[pb.McpToolDefinition]:
+    """The tools of a run, each once: clients name the same ones in the run request and in the request context.
+
+    `both`: only those that stand in both.
+    """
+    known: dict[str, pb.McpToolDefinition] = {}
+    for definition in [*in_run, *in_context]:
+        known.setdefault(_key(definition), definition)
+    if not both:
+        return list(known.values())
+    twice = {_key(one) for one in in_run} & {_key(one) for one in in_context}
+    return [definition for key, definition in known.items() if key in twice]
+
+
+def _key(definition: pb.McpToolDefinition) -> str:
+    return definition.name or definition.tool_name
+
+
+def read_tools(definitions: Iterable[pb.McpToolDefinition]) -> tuple[Tool, ...]:
+    return tuple(
+        Tool(one.name, one.tool_name, one.provider_identifier, one.description, _read_schema(one))
+        for one in definitions
+    )
+
+
+def _read_schema(definition: pb.McpToolDefinition) -> dict[str, Any]:
+    if definition.input_schema_json:
+        try:
+            schema = msgspec.json.decode(definition.input_schema_json)
+        except msgspec.DecodeError:
+            schema = None
+    else:
+        schema = json_format.MessageToDict(definition.input_schema) if definition.HasField("input_schema") else None
+    return schema if isinstance(schema, dict) else {}
+
+
+def piece(tools: Sequence[Tool]) -> Piece:
+    """The tools as a piece of a prompt. Sorted: their order does not reach the model."""
+    lines = sorted(
+        f"{tool.shown}\x00{tool.description}\x00{msgspec.json.encode(tool.schema, order='sorted').decode()}"
+        for tool in tools
+    )
+    text = "\n".join(lines)
+    return Piece(f"tools\x00{text}", estimate(text))
+
+
+# ---- start
+
+
+# ---- state
+
+# The simulated conversation state in blobs: which blobs it names, its history from roots or turns, and the new blobs
+# and checkpoints as it grows. Pure: run.py asks and waits.
+
+# ---- told results
+
+# Finds tool results that clients tell outside of `tool-result` parts: in the steps of `turns`, or in an assistant's
+# prose. Pure.
+
+_MARK: Final = re.compile(r"^\[Tool (?:Result|Error)\][ \t]*\n", re.MULTILINE)
+_OUTPUT: Final = re.compile(r"^output:[ \t]*\n", re.MULTILINE)
+_INVOKED: Final = re.compile(r"\A(?:\[tool_result\]\n)?(?:invoked:[^\n]*\n)?")
+
+
+def in_prose(messages: Sequence[InputMessage]) -> list[InputMessage]:
+    """The same messages; an assistant's text that tells of results is read as calls with their results."""
+    return [
+        _read(message, number) if message.role == "assistant" else message for number, message in enumerate(messages)
+    ]
+
+
+def _read(message: InputMessage, number: int) -> InputMessage:
+    parts: list[Part] = []
+    for part in message.parts:
+        marks = list(_MARK.finditer(part.text)) if isinstance(part, InputText) else []
+        if not marks or not isinstance(part, InputText):
+            parts.append(part)
+            continue
+        if before := part.text[: marks[0].start()].strip():
+            parts.append(InputText(before))
+        ends = [mark.start() for mark in marks[1:]] + [len(part.text)]
+        for place, (mark, end) in enumerate(zip(marks, ends, strict=True)):
+            call_id = f"told-{number}-{place}"
+            parts.append(InputCall(call_id, "", "{}"))
+            parts.append(InputResult(call_id, "", _output(part.text[mark.end() : end]), told=True))
+    return replace(message, parts=tuple(parts))
+
+
+def _output(told: str) -> str:
+    found = _OUTPUT.search(told)
+    return (told[found.end() :] if found else _INVOKED.sub("", told, count=1)).strip("\n")
+
+
+def in_turns(messages: Sequence[InputMessage], turns: Sequence[Sequence[InputMessage]]) -> list[InputMessage]:
+    """Root messages; where a turn has calls that no root has, the turn tells what followed its user message."""
+    known = {part.call_id for one in messages for part in one.parts if isinstance(part, InputCall | InputResult)}
+    users = [place for place, message in enumerate(messages) if message.role == "user"]
+    blocks = dict(zip(reversed(users), reversed(turns), strict=False))
+    if not users:
+        return list(messages)
+    merged = list(messages[: users[0]])
+    for user, end in zip(users, [*users[1:], len(messages)], strict=True):
+        turn = blocks.get(user, ())
+        if any(_is_new(part, known) for message in turn for part in message.parts):
+            merged += [messages[user], *(_told(message, known) for message in turn[1:])]
+        else:
+            merged += messages[user:end]
+    return merged
+
+
+def _is_new(part: Part, known: set[str]) -> bool:
+    return isinstance(part, InputCall | InputResult) and part.call_id not in known
+
+
+def _told(message: InputMessage, known: set[str]) -> InputMessage:
+    parts = [
+        replace(part, told=True) if isinstance(part, InputResult) and _is_new(part, known) else part
+        for part in message.parts
+    ]
+    return replace(message, parts=tuple(parts))
+
+
+# ---- state
+
+
+Blob = tuple[bytes, bytes]
+_M = TypeVar("_M", pb.UserMessage, pb.ConversationStep, pb.ConversationTurnStructure)
+
+
+def blob(data: bytes) -> Blob:
+    return blob_id(data), data
+
+
+@dataclass(slots=True)
+class OpenTurn:
+    """The turn that is being written: its user message and the steps so far, as blob ids."""
+
+    user: bytes
+    steps: list[bytes] = field(default_factory=list)
+
+
+class StateReader:
+    """In: a state, then the blobs it names, in two rounds. Out: the history, and the state's parts."""
+
+    def __init__(self, state: pb.ConversationStateStructure) -> None:
+        self._state = state
+        self._turns: list[pb.AgentConversationTurnStructure] = []
+
+    def outer(self) -> list[bytes]:
+        return _unique([*self._state.root_prompt_messages_json, *self._state.turns])
+
+    def inner(self, blobs: Mapping[bytes, bytes]) -> list[bytes]:
+        """What the turns name, once they are there."""
+        self._turns = [_turn(blobs[name]) for name in self._state.turns]
+        return _unique([name for turn in self._turns for name in (turn.user_message, *turn.steps) if name])
+
+    def history(self, blobs: Mapping[bytes, bytes], *, anywhere: bool = False) -> list[InputMessage]:
+        """The prompt is made of the root messages; a state that has only turns is read from those. `anywhere`: results
+        are looked for in turns and in prose too."""
+        messages = [read_root(blobs[name]) for name in self._state.root_prompt_messages_json]
+        if all(message.role == "system" for message in messages):
+            return [*messages, *(message for turn in self._turns for message in self._read_turn(turn, blobs))]
+        if not anywhere:
+            return messages
+        turns = [list(self._read_turn(turn, blobs)) for turn in self._turns]
+        return in_prose(in_turns(messages, turns))
+
+    def _read_turn(
+        self, turn: pb.AgentConversationTurnStructure, blobs: Mapping[bytes, bytes]
+    ) -> Iterator[InputMessage]:
+        user = _parse(pb.UserMessage, blobs[turn.user_message]) if turn.user_message else pb.UserMessage()
+        return read_turn(user, [_parse(pb.ConversationStep, blobs[name]) for name in turn.steps])
+
+    def roots(self, blobs: Mapping[bytes, bytes]) -> list[bytes]:
+        return [blobs[name] for name in self._state.root_prompt_messages_json]
+
+    def last_turn(self) -> OpenTurn | None:
+        if not self._turns:
+            return None
+        turn = self._turns[-1]
+        return OpenTurn(turn.user_message, list(turn.steps))
+
+
+def _unique(names: Iterable[bytes]) -> list[bytes]:
+    return list(dict.fromkeys(names))
+
+
+def _turn(data: bytes) -> pb.AgentConversationTurnStructure:
+    return _parse(pb.ConversationTurnStructure, data).agent_conversation_turn
+
+
+def _parse(kind: type[_M], data: bytes) -> _M:
+    try:
+        return kind.FromString(data)
+    except DecodeError as broken:
+        raise HistoryError(f"a blob is not a {kind.__name__}") from broken
+
+
+class StateLedger:
+    """The growing state of one run. Every method gives the blobs that the client must store."""
+
+    def __init__(self, state: pb.ConversationStateStructure, turn: OpenTurn | None, request_id: str) -> None:
+        self._roots = list(state.root_prompt_messages_json)
+        self._turns = list(state.turns)
+        self._turn = turn  # None: the next checkpoint opens a new one
+        self._reopened = turn is not None
+        self._request_id = request_id
+        self._base = state
+
+    def add_messages(self, messages: Sequence[InputMessage]) -> list[Blob]:
+        stored = [blob(write_root(message)) for message in messages]
+        self._roots.extend(name for name, _ in stored)
+        return stored
+
+    def put_first(self, message: InputMessage) -> Blob:
+        stored = blob(write_root(message))
+        self._roots.insert(0, stored[0])
+        return stored
+
+    def open_turn(self, user: pb.UserMessage) -> Blob:
+        stored = blob(user.SerializeToString(deterministic=True))
+        self._turn, self._reopened = OpenTurn(stored[0]), False
+        return stored
+
+    @property
+    def has_turn(self) -> bool:
+        return self._turn is not None
+
+    def add_steps(self, steps: Sequence[pb.ConversationStep]) -> list[Blob]:
+        assert self._turn is not None
+        stored = [blob(step.SerializeToString(deterministic=True)) for step in steps]
+        self._turn.steps.extend(name for name, _ in stored)
+        return stored
+
+    def write_turn(self) -> Blob:
+        """The turn as it stands; the checkpoint names this version of it and no older one."""
+        assert self._turn is not None
+        turn = pb.ConversationTurnStructure()
+        turn.agent_conversation_turn.user_message = self._turn.user
+        turn.agent_conversation_turn.steps.extend(self._turn.steps)
+        turn.agent_conversation_turn.request_id = self._request_id
+        stored = blob(turn.SerializeToString(deterministic=True))
+        if self._reopened:
+            self._turns[-1] = stored[0]
+        else:
+            self._turns.append(stored[0])
+            self._reopened = True
+        return stored
+
+    def checkpoint(self, used_tokens: int, window: int = CONTEXT_TOKENS) -> pb.ConversationStateStructure:
+        state = pb.ConversationStateStructure()
+        state.CopyFrom(self._base)  # what we do not understand travels on
+        del state.root_prompt_messages_json[:]
+        del state.turns[:]
+        state.root_prompt_messages_json.extend(self._roots)
+        state.turns.extend(self._turns)
+        state.token_details.used_tokens = min(used_tokens, CONTEXT_TOKENS)
+        state.token_details.max_tokens = window
+        state.mode = pb.AGENT_MODE_AGENT
+        return state
+
+
+# ---- start
+
 
 MAX_BLOBS: Final = 50_000
 MAX_BLOBS_IN_FLIGHT: Final = 256
@@ -125,8 +403,8 @@ async def open_conversation(
     ledger = StateLedger(request.conversation_state, turn, request_id)
     context = await _context(request, pending)
     custom = [*_custom_prompts(request), *_context_prompts(context)]
-    definitions = toolbox.merged(request.mcp_tools.mcp_tools, context.tools, both=manners.tools_in_both_places)
-    tools = toolbox.read_tools(definitions)
+    definitions = merged(request.mcp_tools.mcp_tools, context.tools, both=manners.tools_in_both_places)
+    tools = read_tools(definitions)
     _admit(admission.judge_tools(definitions, tools, chosen.label, manners))
 
     if not any(message.role == "system" for message in history):

@@ -5,13 +5,92 @@ Remembers what was said and thought since it was last taken down.
 """
 
 import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
-from . import brain, updates
+from caretway.cursor.wire.blobs import blob_id
+from caretway.cursor.wire.messages import pb
+
+from . import brain, catalogue, updates
 from .exchange import SimExchange
-from .meter import Meter
+from .history import piece
+from .manners import Manners
+from .model_input import CONTEXT_TOKENS, InputCall, InputMessage, InputResult, InputText, Part, Piece, Thought, estimate
 from .script import ScriptStream
-from .tokens import estimate
+from .shared import Shared, cents
+from .start import Blobs, SimConversation
+
+# ---- meter
+
+# Tokens of one simulated run: cached and uncached input of each model call, output, reasoning, and the totals that
+# `turn_ended` tells.
+
+_ABSURD: Final = 50
+
+
+@dataclass(slots=True)
+class StepUsage:
+    cached: int = 0
+    uncached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+
+class Meter:
+    def __init__(self, shared: Shared, prompt: Iterable[Piece], conversation: str, run_key: str, model: str) -> None:
+        self._shared = shared
+        self._model = model
+        self._prompt = list(prompt)
+        self._steps = shared.steps.open(conversation, run_key, model)
+        self.usage = StepUsage()
+
+    def read(self, pieces: Iterable[Piece]) -> None:
+        """These are in the prompt of the next model call."""
+        self._prompt += pieces
+
+    @property
+    def context(self) -> int:
+        """The size of the prompt as it stands."""
+        return sum(piece.tokens for piece in self._prompt)
+
+    def model_call(self) -> None:
+        charge = self._shared.cache.charge(self._prompt)
+        self.usage.cached += charge.cached
+        self.usage.uncached += charge.uncached
+        self._shared.stats.tokens_in_cached += charge.cached
+        self._shared.stats.tokens_in_uncached += charge.uncached
+        self._steps.step(charge.cached, charge.uncached)
+
+    def said(self, tokens: int, *, reasoning: bool = False) -> None:
+        self.usage.output += tokens
+        self.usage.reasoning += tokens if reasoning else 0
+        self._shared.stats.tokens_out += tokens
+        self._steps.said(tokens)
+
+    def ended(self) -> pb.TurnEndedUpdate:
+        self._steps.ended = True
+        return totals(self.usage, self._model, int(self._shared.clock() * 1000), self._shared.manners)
+
+
+def totals(usage: StepUsage, model: str, now_ms: int, manners: Manners) -> pb.TurnEndedUpdate:
+    """`input_tokens` includes what was read from the cache and what was written to it."""
+    return pb.TurnEndedUpdate(
+        input_tokens=usage.cached + usage.uncached,
+        output_tokens=usage.output,
+        cache_read_tokens=usage.cached * (_ABSURD if manners.absurd_cache_reads else 1),
+        cache_write_tokens=usage.uncached if catalogue.writes_cache(model) else 0,
+        reasoning_tokens=usage.reasoning,
+        ended_at_ms=now_ms,
+        estimated_cost=pb.EstimatedCost(raw_cost_cents=cents(usage.uncached, usage.cached, usage.output))
+        if manners.tells_cost
+        else None,
+    )
+
+
+# ---- voice
+
 
 DELTAS_PER_COUNT: Final = 16
 DELTAS_PER_TURN: Final = 64
@@ -118,3 +197,86 @@ class Voice:
         self._text.append(kept)
         self._text_chars += len(kept)
         self.joins = self.spoke = True
+
+
+# ---- minutes
+
+# Stores in blobs what a simulated run said, called and got, and sends the checkpoint that names them; by profile with
+# an unknown window at first, or bloated.
+
+BLOAT: Final = 100_000
+"""Paths in a checkpoint of a conversation that has read very many files."""
+
+
+class Minutes:
+    def __init__(
+        self,
+        manners: Manners,
+        exchange: SimExchange,
+        blobs: Blobs,
+        conversation: SimConversation,
+        meter: Meter,
+        voice: Voice,
+    ) -> None:
+        self._manners = manners
+        self._exchange = exchange
+        self._blobs = blobs
+        self._conversation = conversation
+        self._meter = meter
+        self._voice = voice
+        self._checkpoints = 0
+
+    async def record(
+        self, calls: Sequence[InputCall] = (), results: Sequence[InputResult] = (), shown: Sequence[pb.ToolCall] = ()
+    ) -> None:
+        """Store what was said and done since the last time, then send a checkpoint."""
+        thought, text = self._voice.taken()
+        parts: list[Part] = []
+        steps: list[pb.ConversationStep] = []
+        if thought:
+            parts.append(Thought(thought))
+            steps.append(pb.ConversationStep(thinking_message=pb.ThinkingMessage(text=thought)))
+        if text:
+            parts.append(InputText(text))
+            steps.append(pb.ConversationStep(assistant_message=pb.AssistantMessage(text=text)))
+        parts.extend(calls)
+        steps.extend(pb.ConversationStep(tool_call=call) for call in shown)
+        messages = [InputMessage("assistant", tuple(parts))] if parts else []
+        messages += [InputMessage("tool", (result,)) for result in results]
+        self._conversation.history.extend(messages)
+        self._meter.read(piece(message) for message in messages)
+        ledger = self._conversation.ledger
+        await self._blobs.store([*ledger.add_messages(messages), *ledger.add_steps(steps)])
+        await self.checkpoint()
+
+    async def checkpoint(self) -> None:
+        ledger = self._conversation.ledger
+        await self._blobs.store([ledger.write_turn()])
+        window = window_told(self._manners, self._checkpoints)
+        self._checkpoints += 1
+        state = ledger.checkpoint(self._meter.context, window)
+        if self._manners.bloats_checkpoints:
+            state.read_paths.extend(["/w"] * BLOAT)
+        self._exchange.write(updates.checkpoint(state))
+        await self._voice.room()
+
+    async def ponder(self, delay_ms: float) -> None:
+        """Reasoning of which nothing is told but that something is stored."""
+        left = delay_ms / 1000
+        for number in count():
+            if left <= 0:
+                return
+            await asyncio.sleep(min(left, PONDER_S))
+            left -= PONDER_S
+            note = f"note {number}".encode()
+            await self._blobs.store([(blob_id(note), note)])
+
+    async def keep(self, results: Sequence[InputResult]) -> None:
+        """Store results without a checkpoint that names them."""
+        kept = InputMessage("tool", tuple(results))
+        await self._blobs.store(self._conversation.ledger.add_messages([kept]))
+
+
+def window_told(manners: Manners, before: int) -> int:
+    """The size of the context window that a checkpoint tells, after `before` earlier ones of the same run."""
+    return 0 if manners.first_window_unknown and not before else CONTEXT_TOKENS

@@ -8,8 +8,8 @@ import pytest
 
 from caretway_sim.accounts import Accounts
 from caretway_sim.manners import Manners
+from caretway_sim.model_input import PREAMBLE_TOKENS
 from caretway_sim.shared import Shared
-from caretway_sim.tokens import PREAMBLE_TOKENS
 from contract.gateways import Answer, Client, gateway, gateway_to, result, simulated, tool
 
 TOOLS = [tool("lookup", "key")]

@@ -16,7 +16,7 @@ import pytest
 
 from caretway.usage.prices import PUBLISHED
 from caretway_sim.accounts import Accounts
-from caretway_sim.models import writes_cache
+from caretway_sim.catalogue import writes_cache
 from caretway_sim.shared import Shared
 from contract.gateways import CHAT, Client, gateway, result, tool
 from contract.test_accounts import run_command

@@ -16,7 +16,7 @@ from caretway.cursor.wire.messages import ai, pb
 from caretway_sim import Simulator
 from caretway_sim.catalogue import BASES
 from caretway_sim.manners import LIVE, Manners
-from caretway_sim.script_words import EXEC_KINDS
+from caretway_sim.script import EXEC_KINDS
 from contract.gateways import gateway, result, simulated, tool
 from contract.sim_peer import H2, PROTO, STREAM, Peer, offer, say
 

@@ -24,8 +24,8 @@ from caretway.cursor.wire.errors import read_unary
 from caretway.cursor.wire.messages import ai, pb
 from caretway_sim import Simulator
 from caretway_sim.manners import CLASSIC
-from caretway_sim.tls import throw_away_ca
-from caretway_sim.tokens import PREAMBLE_TOKENS
+from caretway_sim.model_input import PREAMBLE_TOKENS
+from caretway_sim.proxy import throw_away_ca
 from contract.sim_peer import (
     H2,
     JSON,

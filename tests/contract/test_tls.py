@@ -11,7 +11,7 @@ from caretway.config import Settings
 from caretway.gateway import Gateway
 from caretway_sim import Simulator
 from caretway_sim.manners import LIVE_AT_ONCE
-from caretway_sim.tls import throw_away_ca
+from caretway_sim.proxy import throw_away_ca
 from contract.gateways import Client
 
 

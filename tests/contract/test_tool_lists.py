@@ -10,8 +10,8 @@ import pytest
 from caretway.core.request import ToolSpec
 from caretway.schemas.fitting import RULES
 from caretway_sim import catalogue
+from caretway_sim.admission import refused
 from caretway_sim.manners import LIVE
-from caretway_sim.schema_rules import refused
 from contract.gateways import CHAT, Client, gateway, result, tool
 from unit.backends.builtin_tools.client_tools import CLIENTS, DATA, MADE_LISTS, tools_of
 

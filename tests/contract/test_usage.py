@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from caretway_sim.manners import Manners
-from caretway_sim.tokens import PREAMBLE_TOKENS
+from caretway_sim.model_input import PREAMBLE_TOKENS
 from contract.cursor_cli.stand_in import cli_gateway
 from contract.gateways import Client, gateway, gateway_to, simulated
 from contract.speakers import SPEAKERS, Heard, Messages, Speaker, ask, events
@@ -257,7 +257,7 @@ async def test_the_replay_of_a_lost_turn_knows_what_cursor_adds(
 ) -> None:
     """Every parked turn is lost, so every step is the first one of a new run, and no checkpoint comes before its call.
     What Cursor puts before a prompt was shown by another conversation with the model, or is assumed to be as usual."""
-    monkeypatch.setattr("caretway_sim.tokens.PREAMBLE_TOKENS", preamble)
+    monkeypatch.setattr("caretway_sim.model_input.PREAMBLE_TOKENS", preamble)
     async with gateway(transport, manners=manners, parked_timeout=0.01) as client:
         if preamble != PREAMBLE_TOKENS:
             assert (await ask(speaker, client.http, speaker.body("sim: say hello", ["lookup"], True))).complete

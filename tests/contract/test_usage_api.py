@@ -18,9 +18,8 @@ from caretway.cursor.transport.auto_transport import open_transport
 from caretway.cursor.transport.usage_api import PAGE_SIZE, UsageApi
 from caretway.upstream import open_backend
 from caretway_sim.accounts import Accounts
-from caretway_sim.billing import BilledRun
 from caretway_sim.manners import CLASSIC, Manners
-from caretway_sim.shared import Shared
+from caretway_sim.shared import BilledRun, Shared
 from contract.gateways import gateway_to, simulated
 
 

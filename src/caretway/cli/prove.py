@@ -316,7 +316,7 @@ async def _receipt(
     timings: Mapping[str, int],
     seconds: float,
 ) -> Receipt:
-    from caretway_sim.versions import is_shipped
+    from caretway_sim.catalogue import is_shipped
 
     from ..prove.cases import BY_NAME, cost
     from ..prove.receipt import Receipt

@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.tls:
             from tempfile import TemporaryDirectory
 
-            from caretway_sim.tls import TlsUnavailable, throw_away_ca
+            from caretway_sim.proxy import TlsUnavailable, throw_away_ca
 
             directory = cleanup.enter_context(TemporaryDirectory(prefix="caretway-simulate-"))
             try:

@@ -7,7 +7,7 @@ docs/testing.md shows how to use it.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from caretway_sim.scripts import Script
+    from caretway_sim.prepared import Script
 
     from .scripted import ScriptedGateway, ScriptedSimulator
 
@@ -17,7 +17,7 @@ __all__ = ["Script", "ScriptedGateway", "ScriptedSimulator"]
 def __getattr__(name: str) -> Any:
     """Loaded on first use: the stand-in for cursor-agent is a program of its own and needs no gateway."""
     if name == "Script":
-        from caretway_sim.scripts import Script
+        from caretway_sim.prepared import Script
 
         return Script
     if name in ("ScriptedGateway", "ScriptedSimulator"):

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from caretway_sim import Simulator
 from caretway_sim.manners import LIVE_AT_ONCE
-from caretway_sim.prepared import ModelRequest
-from caretway_sim.scripts import Script
+from caretway_sim.prepared import ModelRequest, Script
 
 from ..gateway import Gateway
 from ..processes.tasks import LoopThread

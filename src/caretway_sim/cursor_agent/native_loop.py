@@ -2,15 +2,119 @@
 as often as its script says; calls that no rule allows are rejected.
 """
 
+import glob
+import hashlib
+import itertools
 import json
+import os
+import re
 import threading
-from collections.abc import Sequence
-from typing import Any, Protocol
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from .. import text_model
-from ..model_input import InputCall, InputMessage, InputResult, InputText, Role
-from ..script import ScriptCall, Step, ToolUse
-from .mcp_client import ReachedServer, allowed, call
+from ..model_input import InputCall, InputMessage, InputResult, InputText, Role, Tool
+from ..script import Exec, ScriptCall, Step, ToolUse
+
+# ---- mcp client
+
+# The cursor-agent stand-in's MCP half: which servers of a session it uses (only those that the approvals file of the
+# project has), which calls it may make (the allow rule in the project's `.cursor/cli.json`), a plain client over
+# HTTP.
+
+CALL_TIMEOUT_S = 900.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedServer:
+    name: str
+    url: str
+    tools: tuple[Tool, ...]
+    numbers: Iterator[int]
+    """Of its messages, counted up as MCP clients do."""
+
+
+def approved(home: str, cwd: str, name: str, config: Mapping[str, Any]) -> bool:
+    """`~/.cursor/projects/<path>/mcp-approvals.json` has it, for this very path and configuration."""
+    path = os.path.realpath(cwd)
+    slug = re.sub("[^A-Za-z0-9]+", "-", path).strip("-")
+    text = json.dumps({"path": path, "server": config}, separators=(",", ":"), ensure_ascii=False)
+    try:
+        with open(os.path.join(home, ".cursor", "projects", slug, "mcp-approvals.json")) as file:
+            known = json.load(file)
+    except (OSError, ValueError):
+        return False
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}" in known
+
+
+def allowed(cwd: str, server: str, tool: str) -> bool:
+    """`Mcp(server:tool)`, with `*` for any; a rule that denies wins."""
+    try:
+        with open(os.path.join(cwd, ".cursor", "cli.json")) as file:
+            rules = json.load(file)["permissions"]
+    except (OSError, ValueError, KeyError):
+        return False
+    fitting = {f"Mcp({server}:{tool})", f"Mcp({server}:*)"}
+    return bool(fitting & set(rules.get("allow", ()))) and not fitting & set(rules.get("deny", ()))
+
+
+def connected(home: str, cwd: str, servers: Sequence[Mapping[str, Any]]) -> list[ReachedServer]:
+    """Those that may be used and can be reached. Nothing is said of the others."""
+    found = []
+    for server in servers:
+        name, url = str(server.get("name")), str(server.get("url"))
+        headers = {one["name"]: one["value"] for one in server.get("headers", ())}
+        config = {"url": url, **({"headers": headers} if headers else {})}
+        if server.get("type") not in ("http", "sse") or not approved(home, cwd, name, config):
+            continue
+        try:
+            hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "sim"}}
+            numbers = itertools.count(0)
+            _ask(url, "initialize", hello, next(numbers))
+            _post(url, {"jsonrpc": "2.0", "method": "notifications/initialized"})
+            listed = _ask(url, "tools/list", {}, next(numbers))["tools"]
+        except (OSError, ValueError, KeyError):
+            continue
+        tools = [Tool(one["name"], one["name"], name, one.get("description", ""), one["inputSchema"]) for one in listed]
+        found.append(ReachedServer(name, url, tuple(tools), numbers))
+    return found
+
+
+def call(server: ReachedServer, tool: str, arguments: Mapping[str, Any], number: int) -> tuple[str, bool]:
+    """(the text of the result, whether it is an error)"""
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}}
+    try:
+        given = _ask(server.url, "tools/call", params, number)
+    except (OSError, ValueError, KeyError) as broken:
+        return f"MCP error: {broken}", True
+    texts = [part.get("text", f"[{part.get('type')}]") for part in given["content"]]
+    return "\n".join(texts), bool(given.get("isError"))
+
+
+def _ask(url: str, method: str, params: Mapping[str, Any], number: int) -> Any:
+    answer = _post(url, {"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    if answer is None or "error" in answer:
+        raise ValueError(f"{method} was refused: {answer}")
+    return answer["result"]
+
+
+def _post(url: str, message: Mapping[str, Any]) -> Any:
+    """The answer: one message, or the last of a stream of events."""
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    request = urllib.request.Request(url, json.dumps(message).encode(), headers)  # noqa: S310 - a server of the session
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(request, timeout=CALL_TIMEOUT_S) as response:
+        body = response.read().decode()
+        if response.headers.get_content_type() == "text/event-stream":
+            messages = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: ")]
+            return next((one for one in messages if "id" in one), None)
+        return json.loads(body) if body else None
+
+
+# ---- native loop
 
 
 class Abandoned(Exception):
@@ -105,3 +209,55 @@ def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> l
 def _odd(call_id: str) -> str:
     """Ids with a line break were seen."""
     return f"{call_id}\nfc_{call_id}"
+
+
+# ---- project
+
+# What the cursor-agent stand-in reads in a project: which of its own tools a rule denies, what a rule tells the
+# model, and the MCP tool that a model takes in place of one of its own when it was told to.
+
+DENIALS: Final[Mapping[str, str]] = {"execute": "Shell(*)", "edit": "Write(**)"}
+"""Kind of a tool of its own -> the rule that denies all of them."""
+_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "shell": ("command",),
+    "read": ("path", "filePath", "file_path", "absolute_path"),
+}
+
+
+def denied(cwd: str, kind: str) -> bool:
+    try:
+        with open(os.path.join(cwd, ".cursor", "cli.json")) as file:
+            return DENIALS.get(kind) in json.load(file)["permissions"].get("deny", ())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def rules(cwd: str) -> str:
+    """Those that always apply."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(cwd, ".cursor", "rules", "*.mdc"))):
+        with open(path) as file:
+            _, head, text = file.read().split("---", 2)
+        if "alwaysApply: true" in head:
+            found.append(text)
+    return "".join(found)
+
+
+def instead(step: Exec, cwd: str, servers: Sequence[ReachedServer]) -> ToolUse | None:
+    """None: nobody has named a server, or it has nothing that fits."""
+    told, subjects = rules(cwd), _SUBJECTS.get(step.kind, ())
+    wanted = str(next(iter(step.args.values()), ""))
+    for server in servers:
+        for tool in server.tools if f"MCP server `{server.name}`" in told else ():
+            if taken := next((name for name in subjects if name in tool.schema.get("properties", ())), None):
+                return ToolUse(tool.shown, _filled(tool) | {taken: wanted})
+    return None
+
+
+def _filled(tool: Tool) -> dict[str, Any]:
+    """Something for everything that must not be left out."""
+    properties = tool.schema.get("properties", {})
+    kinds = {name: properties.get(name, {}).get("type") for name in tool.schema.get("required", ())}
+    return {
+        name: {"integer": 1, "number": 1, "boolean": False}.get(str(kind), "simulated") for name, kind in kinds.items()
+    }

@@ -16,12 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .. import text_model
-from ..model_input import Role
+from ..model_input import PREAMBLE_TOKENS, Role
 from ..script import Drop, Exec, Fail, Hang, Mute, Query, Result, Say, ScriptStream, Step, Think, Wait, has_script
-from ..tokens import PREAMBLE_TOKENS
-from .chats import Chats, StoredChat
-from .tools import QUERIES, outcome, tool
-from .words import FAILURES, NO_MODEL, SIGNED_OUT, UNTRUSTED, Faults, bad_model, read_faults
+from .words import (
+    FAILURES,
+    NO_MODEL,
+    QUERIES,
+    SIGNED_OUT,
+    UNTRUSTED,
+    Chats,
+    Faults,
+    StoredChat,
+    bad_model,
+    outcome,
+    read_faults,
+    tool,
+)
 
 WORDS: Final = re.compile(r"\S+\s*|\s+")
 FOREVER_S: Final = 3600.0

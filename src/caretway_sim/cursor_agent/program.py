@@ -13,8 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from .chats import USER, Chats, config_directory
-from .words import MODELS, SIGNED_OUT
+from .words import MODELS, SIGNED_OUT, USER, Chats, config_directory
 
 VERSION: Final = "2026.09.02-simulated"
 LOGIN_URL: Final = "https://cursor.com/loginDeepControl?challenge=simulated&uuid=simulated&mode=login"

@@ -4,10 +4,15 @@ Texts follow the public descriptions of the real program's failures. `sim-agent:
 which the script is. Pure, and quick to import.
 """
 
+import contextlib
+import hashlib
+import itertools
+import json
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 SIGNED_OUT: Final = (
     "Error: Authentication required. Please run 'agent login' first, or set CURSOR_API_KEY environment variable."
@@ -97,3 +102,122 @@ def read_faults(blocks: Sequence[tuple[str, str]]) -> Faults:
     """From the last message of the user that has any line for the simulator."""
     said = next((text for role, text in reversed(blocks) if role == "user" and _ANY.search(text)), "")
     return Faults(dict(_LINE.findall(said)))
+
+
+# ---- tools
+
+# Tools that the cursor-agent stand-in pretends to run: their keys, which need permission, made-up results.
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTool:
+    key: str
+    kind: str
+    """As ACP sorts tools."""
+    gated: bool = False
+    """It changes something, or uses the network: not in ask mode, and otherwise only with permission."""
+
+
+TOOLS: Final[Mapping[str, OwnTool]] = {
+    "shell": OwnTool("shellToolCall", "execute", gated=True),
+    "shell_stream": OwnTool("shellToolCall", "execute", gated=True),
+    "background_shell": OwnTool("shellToolCall", "execute", gated=True),
+    "read": OwnTool("readToolCall", "read"),
+    "write": OwnTool("writeToolCall", "edit", gated=True),
+    "delete": OwnTool("deleteToolCall", "edit", gated=True),
+    "ls": OwnTool("lsToolCall", "read"),
+    "grep": OwnTool("grepToolCall", "search"),
+    "fetch": OwnTool("webFetchToolCall", "fetch", gated=True),
+}
+OTHER: Final = OwnTool("mcpToolCall", "other")
+
+QUERIES: Final[Mapping[str, str]] = {
+    "web_search": "webSearchRequestQuery",
+    "ask_question": "askQuestionInteractionQuery",
+    "create_plan": "createPlanRequestQuery",
+    "web_fetch": "webFetchRequestQuery",
+    "switch_mode": "switchModeRequestQuery",
+}
+
+
+def tool(kind: str) -> OwnTool:
+    return TOOLS.get(kind, OTHER)
+
+
+def outcome(kind: str, args: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """(the `success` member, the text of it)."""
+    subject = str(next(iter(args.values()), ""))
+    text = f"simulated {kind} of {subject}" if subject else f"simulated {kind}"
+    if tool(kind).key == "shellToolCall":
+        return {"stdout": text + "\n", "stderr": "", "exitCode": 0}, text
+    return {"content": text}, text
+
+
+# ---- chats
+
+# The cursor-agent stand-in's files: chats, whether it is signed in, how often a prompt was tried; in
+# CURSOR_CONFIG_DIR or a cache directory.
+
+SIGNED_OUT_MARK: Final = "signed-out"
+USER: Final = "sim@caretway.invalid"
+
+
+def config_directory(environ: Mapping[str, str]) -> str:
+    if named := environ.get("CURSOR_CONFIG_DIR"):
+        return named
+    cache = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cache")
+    return os.path.join(cache, "caretway-sim-agent")
+
+
+@dataclass(slots=True)
+class StoredChat:
+    id: str
+    blocks: list[tuple[str, str]] = field(default_factory=list)
+    """(role, text) of everything said, prompts as they were sent."""
+
+
+class Chats:
+    def __init__(self, root: str) -> None:
+        self._root = root
+
+    def new(self) -> StoredChat:
+        digits = os.urandom(16).hex()
+        cuts = (0, 8, 12, 16, 20, 32)
+        return StoredChat("-".join(digits[a:b] for a, b in itertools.pairwise(cuts)))
+
+    def find(self, chat_id: str) -> StoredChat | None:
+        with contextlib.suppress(OSError, ValueError):
+            with open(os.path.join(self._root, "chats", os.path.basename(chat_id), "chat.json")) as file:
+                rows = json.load(file)
+            return StoredChat(chat_id, [(str(role), str(text)) for role, text in rows])
+        return None
+
+    def save(self, chat: StoredChat) -> None:
+        folder = os.path.join(self._root, "chats", chat.id)
+        os.makedirs(folder, exist_ok=True)
+        beside = os.path.join(folder, f"chat.{os.getpid()}")
+        with open(beside, "w") as file:
+            json.dump(chat.blocks, file)
+        os.replace(beside, os.path.join(folder, "chat.json"))
+
+    def attempts(self, prompt: str) -> int:
+        """How often this prompt was tried, this time included."""
+        name = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
+        folder = os.path.join(self._root, "attempts")
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, name), "a+") as file:
+            file.write(".")
+            return file.tell()
+
+    @property
+    def signed_in(self) -> bool:
+        return not os.path.exists(os.path.join(self._root, SIGNED_OUT_MARK))
+
+    def sign_in(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._root, SIGNED_OUT_MARK))
+
+    def sign_out(self) -> None:
+        os.makedirs(self._root, exist_ok=True)
+        with open(os.path.join(self._root, SIGNED_OUT_MARK), "w"):
+            pass

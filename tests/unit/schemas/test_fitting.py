@@ -23,7 +23,7 @@ from caretway.schemas.fitting import (
     rules_for,
 )
 from caretway.schemas.run import Budget
-from caretway_sim import catalogue, schema_rules
+from caretway_sim import admission, catalogue
 from unit.backends.builtin_tools.client_tools import CLIENTS, MADE_LISTS, tools_of
 
 Schema = dict[str, Any]
@@ -44,7 +44,7 @@ EVERY = {**RULES, ANY: STRICTEST}
 
 
 def refused(schema: Mapping[str, Any], family: Any) -> str:
-    return schema_rules.refused(schema, family, strict=family == ANY)
+    return admission.refused(schema, family, strict=family == ANY)
 
 
 def test_a_model_belongs_to_a_family() -> None:

@@ -9,12 +9,19 @@ import pytest
 
 from caretway.cursor.wire.messages import pb
 from caretway_sim import admission, faults
-from caretway_sim.admission import MAX_MESSAGE_BYTES, MAX_ROOTS, MAX_TOOLS, judge_message, judge_roots, judge_tools
+from caretway_sim.admission import (
+    MAX_MESSAGE_BYTES,
+    MAX_ROOTS,
+    MAX_TOOLS,
+    judge_message,
+    judge_roots,
+    judge_tools,
+    refused,
+)
+from caretway_sim.catalogue import is_shipped
 from caretway_sim.manners import CLASSIC, LIVE, Manners
 from caretway_sim.model_input import Tool
-from caretway_sim.schema_rules import refused
-from caretway_sim.toolbox import merged, read_tools
-from caretway_sim.versions import is_shipped
+from caretway_sim.start import merged, read_tools
 
 CLAUDE, COMPOSER = "claude-sonnet-5-low", "composer-2.5[fast=true]"
 PICTURE = {"type": "image", "image": "aGk=", "mimeType": "image/png"}

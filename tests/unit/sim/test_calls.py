@@ -6,12 +6,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway_sim.call_ids import Ids
 from caretway_sim.manners import CLASSIC, LIVE
-from caretway_sim.meter import StepUsage, totals
-from caretway_sim.minutes import window_told
-from caretway_sim.play_calls import gap_before, told_arguments
-from caretway_sim.tokens import CONTEXT_TOKENS
+from caretway_sim.model_input import CONTEXT_TOKENS
+from caretway_sim.play_calls import Ids, gap_before, told_arguments
+from caretway_sim.voice import StepUsage, totals, window_told
 
 
 def test_r3_ids_have_85_characters_and_a_newline() -> None:

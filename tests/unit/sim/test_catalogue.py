@@ -7,13 +7,13 @@ import pytest
 
 from caretway.cursor.wire.messages import pb
 from caretway.usage.prices import PUBLISHED, priced_name
-from caretway_sim import catalogue, faults, models
+from caretway_sim import catalogue, faults
+from caretway_sim.admission import Choice, choose
 from caretway_sim.manners import CLASSIC, LIVE, Manners
-from caretway_sim.model_shapes import Choice, choose
 
 
 def test_m1_the_flat_list_has_one_slug_for_each_combination_and_no_thinking() -> None:
-    listed = models.usable(cursor_catalogue=True).models
+    listed = catalogue.usable(cursor_catalogue=True).models
     assert len({model.model_id for model in listed}) == len(listed) > 4 * len(catalogue.BASES)
     assert not any(model.HasField("thinking_details") for model in listed)
     demanding = {model.model_id for model in listed if model.max_mode}
@@ -21,14 +21,14 @@ def test_m1_the_flat_list_has_one_slug_for_each_combination_and_no_thinking() ->
 
 
 def test_m2_the_list_of_base_models_has_whole_variants() -> None:
-    listed = models.available()
+    listed = catalogue.available()
     assert list(listed.model_names) == [base.name for base in listed.models]
     assert len(listed.models) == len(catalogue.BASES)
     opus = next(base for base in listed.models if base.name == "claude-4.6-opus")
     shown = {variant.variant_string_representation for variant in opus.variants}
     assert "claude-4.6-opus[thinking=true,context=200k,effort=high,fast=true]" in shown
     assert len(shown) == len(opus.variants)
-    public = models.public(cursor_catalogue=True)["items"]
+    public = catalogue.public(cursor_catalogue=True)["items"]
     assert [item["id"] for item in public] == [base.id for base in catalogue.BASES]
     for item, base in zip(public, catalogue.BASES, strict=True):
         assert len(item["variants"]) == len(base.variants)
@@ -41,7 +41,7 @@ def test_the_thinking_model_thinks_in_every_profile(manners: Manners, model: str
     effort = [pb.RequestedModel.ModelParameterValue(id="effort", value="low")] if wanted else []
     chosen = choose(pb.AgentRunRequest(requested_model=pb.RequestedModel(model_id=model, parameters=effort)), manners)
     assert isinstance(chosen, Choice)
-    assert models.thinks(chosen.label) == models.writes_cache(chosen.label) == wanted
+    assert catalogue.thinks(chosen.label) == catalogue.writes_cache(chosen.label) == wanted
 
 
 def test_every_slug_names_one_variant_of_one_model() -> None:
@@ -66,7 +66,7 @@ def test_the_only_dead_model_has_a_name_that_nobody_types() -> None:
 
 
 def test_everything_listed_says_that_it_is_simulated() -> None:
-    assert all(model.display_name.endswith("(simulated)") for model in models.usable(cursor_catalogue=True).models)
+    assert all(model.display_name.endswith("(simulated)") for model in catalogue.usable(cursor_catalogue=True).models)
 
 
 FULL = {"thinking": "true", "context": "200k", "effort": "high", "fast": "false"}

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from caretway.cursor.wire.errors import ConnectError
-from caretway_sim import dashboard
+from caretway_sim import accounts
 from caretway_sim.accounts import Person
-from caretway_sim.billing import BilledRun
 from caretway_sim.manners import Manners
-from caretway_sim.shared import Shared
+from caretway_sim.shared import BilledRun, Shared
 
 ME = Person("me")
 
@@ -23,7 +22,7 @@ def world(**switches: Any) -> Shared:
 
 
 def events(there: Shared, **asked: Any) -> tuple[list[str], int | None]:
-    told = dashboard.usage_events(there, ME, asked)
+    told = accounts.usage_events(there, ME, asked)
     assert isinstance(told, dict)
     return [row["conversationId"] for row in told.get("usageEventsDisplay", [])], told.get("totalUsageEventsCount")
 
@@ -50,7 +49,7 @@ def test_dates_that_are_ignored_and_events_that_are_late() -> None:
 
 
 def test_what_an_event_tells() -> None:
-    told = dashboard.usage_events(world(), ME, {"pageSize": 1})
+    told = accounts.usage_events(world(), ME, {"pageSize": 1})
     assert isinstance(told, dict)
     (row,) = told["usageEventsDisplay"]
     assert row["timestamp"] == "5000" and "chargedCents" not in row
@@ -63,19 +62,19 @@ PLANS = [("pro", 2000, "Pro"), ("ultra", 40_000, "Ultra"), ("unheard_of", 2000, 
 @pytest.mark.parametrize(("plan", "limit", "name"), PLANS)
 def test_a_plan(plan: str, limit: int, name: str) -> None:
     person = Person("me", spent=0, plan=plan)
-    usage = dashboard.period_usage(world(), person, {})
+    usage = accounts.period_usage(world(), person, {})
     assert isinstance(usage, dict)
     assert usage["planUsage"] == {"remaining": limit, "limit": limit}, "zeros are left out"
-    info = dashboard.plan_info(world(), person, {})["planInfo"]
+    info = accounts.plan_info(world(), person, {})["planInfo"]
     assert (info["planName"], info["includedAmountCents"]) == (name, limit)
-    assert dashboard.teams(world(), person, {}) == {}
+    assert accounts.teams(world(), person, {}) == {}
 
 
 def test_a_seat() -> None:
     seat = Person("me", team=42)
-    alone = dashboard.period_usage(world(), seat, {})
+    alone = accounts.period_usage(world(), seat, {})
     assert isinstance(alone, dict)
     assert "planUsage" not in alone and alone["billingCycleStart"] == alone["billingCycleEnd"]
-    assert isinstance(dashboard.period_usage(world(), seat, {"teamId": 42}), dict)
-    assert isinstance(dashboard.period_usage(world(), seat, {"teamId": 43}), ConnectError)
-    assert isinstance(dashboard.usage_events(world(), seat, {"teamId": 43}), ConnectError)
+    assert isinstance(accounts.period_usage(world(), seat, {"teamId": 42}), dict)
+    assert isinstance(accounts.period_usage(world(), seat, {"teamId": 43}), ConnectError)
+    assert isinstance(accounts.usage_events(world(), seat, {"teamId": 43}), ConnectError)

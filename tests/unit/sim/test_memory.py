@@ -8,9 +8,20 @@ from hypothesis import strategies as st
 
 from caretway.cursor.wire.messages import pb
 from caretway_sim.history import HistoryError, piece, read_root, read_typed, read_user, write_root
-from caretway_sim.model_input import InputCall, InputMessage, InputResult, InputText, Part, Picture, Thought
-from caretway_sim.state import Blob, StateLedger, StateReader
-from caretway_sim.tokens import Charge, Piece, PrefixCache, estimate
+from caretway_sim.model_input import (
+    Charge,
+    InputCall,
+    InputMessage,
+    InputResult,
+    InputText,
+    Part,
+    Picture,
+    Piece,
+    PrefixCache,
+    Thought,
+    estimate,
+)
+from caretway_sim.start import Blob, StateLedger, StateReader
 
 
 def prompt(*texts: str) -> list[Piece]:

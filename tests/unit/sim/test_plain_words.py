@@ -7,9 +7,8 @@ import zlib
 import pytest
 
 from caretway_sim.brain import plan
-from caretway_sim.colours import colour
 from caretway_sim.model_input import InputCall, InputMessage, InputResult, InputText, Picture, Tool
-from caretway_sim.plain_words import has_orders
+from caretway_sim.plain_words import colour, has_orders
 from caretway_sim.script import Instructions, Result, Say, ScriptCall, Step, Think, ToolUse
 
 LOOKUP = Tool("caretway-lookup", "lookup", "caretway")

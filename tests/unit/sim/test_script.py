@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from caretway_sim.script import (
+    EXEC_KINDS,
     Drop,
     Exec,
     Fail,
@@ -24,7 +25,6 @@ from caretway_sim.script import (
     has_script,
     parse,
 )
-from caretway_sim.script_words import EXEC_KINDS
 
 CASES: list[tuple[str, tuple[Step, ...]]] = [
     ("sim: say hello world", (Say("hello world"),)),

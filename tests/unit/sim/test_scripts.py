@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caretway.testing import Script
-from caretway_sim.script import Say, ScriptCall, Think, ToolUse, parse
-from caretway_sim.script_words import FAILURES
+from caretway_sim.script import FAILURES, Say, ScriptCall, Think, ToolUse, parse
 
 TEXTS = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="\\\x85")).map(str.strip)
 VALUES = st.dictionaries(TEXTS, st.integers() | TEXTS | st.booleans(), max_size=3)

@@ -1,7 +1,7 @@
 """What the simulator lists of its model calls is bounded, and the preamble is paid for once."""
 
-from caretway_sim.stats import MAX_RUNS, MAX_STEPS, Steps
-from caretway_sim.tokens import PREAMBLE_TOKENS, Charge, Piece, PrefixCache, preamble
+from caretway_sim.model_input import PREAMBLE_TOKENS, Charge, Piece, PrefixCache, preamble
+from caretway_sim.shared import MAX_RUNS, MAX_STEPS, Steps
 
 
 def test_only_the_newest_runs_and_the_first_steps_are_listed() -> None:

@@ -4,8 +4,7 @@ import pytest
 
 from caretway_sim.faults import SCRIPTED
 from caretway_sim.model_input import InputCall, InputMessage, InputResult, InputText, Role
-from caretway_sim.script import Drop, Exec, Fail, Result, Say, ScriptStream, Step, Think, Wait
-from caretway_sim.script_words import FAILURES
+from caretway_sim.script import FAILURES, Drop, Exec, Fail, Result, Say, ScriptStream, Step, Think, Wait
 from caretway_sim.text_model import answer, read, split
 
 BRIDGE = """<tool_bridge>

@@ -3,7 +3,7 @@
 from caretway_sim.brain import count_results, plan
 from caretway_sim.model_input import InputCall, InputMessage, InputResult, InputText
 from caretway_sim.script import Result
-from caretway_sim.told_results import in_prose, in_turns
+from caretway_sim.start import in_prose, in_turns
 
 ASKED = InputMessage("user", (InputText('sim: call add {"a": 1}\nsim: result'),))
 PROSE = (

@@ -15,10 +15,9 @@ from caretway_sim import execs, faults, queries, raw_fields, updates
 from caretway_sim.accounts import LIFETIME_S, Accounts, accepted
 from caretway_sim.manners import CLASSIC
 from caretway_sim.model_input import Tool, find
-from caretway_sim.script import ScriptStream, ToolUse
-from caretway_sim.script_words import EXEC_KINDS, QUERY_KINDS
+from caretway_sim.script import EXEC_KINDS, QUERY_KINDS, ScriptStream, ToolUse
 from caretway_sim.shared import Drops, Shared
-from caretway_sim.toolbox import merged, read_tools
+from caretway_sim.start import merged, read_tools
 
 
 @given(st.text(max_size=60))

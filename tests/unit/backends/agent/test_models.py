@@ -23,7 +23,7 @@ from caretway.core.turn import ModelVariant
 from caretway.cursor.transport.ports import UnaryResponse
 from caretway.cursor.wire.errors import ConnectError
 from caretway.cursor.wire.messages import ai, pb
-from caretway_sim import models
+from caretway_sim import catalogue
 
 
 def test_base_models_keep_their_variants_verbatim() -> None:
@@ -54,8 +54,8 @@ def test_the_flat_id_may_stand_where_others_saw_brackets(told: str, slug: str) -
 
 
 def test_both_lists_of_one_account_say_the_same() -> None:
-    rest = {model.id: model for model in read_rest(models.public(cursor_catalogue=True))}
-    wire = {model.id: model for model in read_available(models.available().SerializeToString())}
+    rest = {model.id: model for model in read_rest(catalogue.public(cursor_catalogue=True))}
+    wire = {model.id: model for model in read_available(catalogue.available().SerializeToString())}
     assert rest.keys() == wire.keys()
     for key, model in wire.items():
         assert [(v.parameters, v.max_mode) for v in rest[key].variants] == [
