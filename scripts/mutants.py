@@ -44,11 +44,19 @@ AREAS: dict[str, tuple[list[str], list[str], list[str]]] = {  # name: (source, f
         ["tests/unit/api", "tests/unit/usage/keys"],
         ["tests/contract/test_security.py", "tests/contract/test_keys.py"],
     ),
-    "budgets": (["budgets"], ["tests/unit/usage/budgets"], ["tests/contract/test_budgets.py"]),
-    "text protocol": (["text_protocol"], ["tests/unit/backends/text_protocol"], ["tests/contract/test_text_tools.py"]),
+    "budgets": (
+        ["usage/budget.py", "usage/charges.py", "usage/spent_store.py", "usage/sqlite_store.py"],
+        ["tests/unit/usage/budgets"],
+        ["tests/contract/test_budgets.py"],
+    ),
+    "text protocol": (
+        ["backends/text_protocol"],
+        ["tests/unit/backends/text_protocol"],
+        ["tests/contract/test_text_tools.py"],
+    ),
     "loop guard": (
-        ["loop_guard"],
-        ["tests/unit/sessions/loop_guard", "tests/unit/sessions"],
+        ["sessions/loop_guard.py", "sessions/loop_history.py"],
+        ["tests/unit/sessions"],
         ["tests/contract/test_live.py"],
     ),
 }
