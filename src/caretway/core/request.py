@@ -123,6 +123,8 @@ class ToolSpec(Struct, frozen=True):
     """JSON schema of the arguments; empty means: any object."""
     namespace: str = ""
     """Where the client has it; the model is not told."""
+    hints: tuple[tuple[str, bool], ...] = ()
+    """What its MCP server claims about it (`readOnlyHint`, `destructiveHint` ...)."""
 
 
 class ToolChoice(Struct, frozen=True):

@@ -19,7 +19,12 @@ class ListedTool:
     name: str
     description: str = ""
     schema: Mapping[str, object] = field(default_factory=dict)
-    read_only: bool = False
+    hints: tuple[tuple[str, bool], ...] = ()
+    """Its annotations, by the protocol's names; those that it does not have are not among them."""
+
+    @property
+    def read_only(self) -> bool:
+        return ("readOnlyHint", True) in self.hints
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class BridgedTool:
     tool: ListedTool
 
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.id, self.tool.description, self.tool.schema)
+        return ToolSpec(self.id, self.tool.description, self.tool.schema, hints=self.tool.hints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,13 +160,9 @@ def _refused(tool: Mapping[str, Any]) -> str | None:
 
 
 def _listed(tool: "Tool") -> ListedTool:
-    annotations = tool.annotations
-    return ListedTool(
-        tool.name,
-        tool.description or tool.title or "",
-        tool.input_schema,
-        read_only=bool(annotations and annotations.read_only_hint),
-    )
+    told = tool.annotations.model_dump(by_alias=True) if tool.annotations is not None else {}
+    hints = tuple((name, value) for name, value in told.items() if isinstance(value, bool))
+    return ListedTool(tool.name, tool.description or tool.title or "", tool.input_schema, hints)
 
 
 def connector(

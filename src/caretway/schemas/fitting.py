@@ -91,7 +91,7 @@ def fit_tools(tools: Sequence[ToolSpec], rules: SchemaRules) -> FittedTools:
         left = max(0, left - (min(MAX_STEPS, left) - max(0, budget.left)))
         if changes:
             changed.append(f"{tool.name} ({', '.join(changes)})")
-            tool = ToolSpec(tool.name, tool.description, schema)
+            tool = replace(tool, schema=schema)
         made.append(tool)
     return FittedTools(made, f"fitted for {rules.name}: {_listed(changed)}" if changed else "")
 

@@ -256,6 +256,8 @@ async def test_tokens_are_written_nowhere_else(tmp_path: Path) -> None:
                         body = {"model": "sim-auto", "messages": [{"role": "user", "content": text}]}
                         return (await http.post(CHAT, json=body, headers=KEY)).text
 
+                    while (await http.get("/v1/tools", headers=KEY)).json()["mcp"]["servers"] < 2:
+                        await asyncio.sleep(0.05)
                     answers = [await ask(read("one")), await ask("sim: call mcp__odd__env {}\nsim: result")]
                     assert "note: one" in answers[0]
                     server.accounts.end_all()

@@ -99,7 +99,10 @@ EMPTY_TOOLS: Final = len(_NOTHING.in_run)
 
 def _definition(tool: ToolSpec) -> bytes:
     before = pb.McpToolDefinition(name=tool.name, description=tool.description).SerializeToString()
-    after = pb.McpToolDefinition(provider_identifier=PROVIDER, tool_name=tool.name).SerializeToString()
+    last = pb.McpToolDefinition(provider_identifier=PROVIDER, tool_name=tool.name)
+    if tool.hints:  # as the official client writes them
+        last.annotations_json = msgspec.json.encode(dict(tool.hints)).decode()
+    after = last.SerializeToString()
     return before + embed(_SCHEMA, write_value(tool.schema or {"type": "object"})) + after
 
 

@@ -1,11 +1,20 @@
 """Which offered tool a call means, and which call a message tells of."""
 
+import json
+
 import pytest
 
-from caretway.backends.agent.wire_calls import MAX_OVERSIZED, MAX_UNREAD_CHARS, client_name, wire_ids, with_extra
+from caretway.backends.agent.wire_calls import (
+    MAX_OVERSIZED,
+    MAX_UNREAD_CHARS,
+    OfferedTools,
+    client_name,
+    wire_ids,
+    with_extra,
+)
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, ToolCallReady, TurnEnded, TurnFailed, TurnPaused
-from caretway.core.request import Message, Role, Text, ToolResult, as_user_text
+from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, as_user_text
 from caretway.cursor.wire.heavy import MAX_ASKED_BYTES, Oversized, lighten
 from caretway.cursor.wire.messages import pb
 
@@ -189,3 +198,12 @@ def test_words_that_no_result_can_carry(extra: list[Text], waits: bool) -> None:
     with pytest.raises(GatewayError) as refused:
         with_extra(RESULTS, extra, lambda _: False)
     assert refused.value.kind is ErrorKind.TURN_GONE
+
+
+def test_what_an_mcp_server_claims_of_a_tool_is_passed_on() -> None:
+    """As the official client writes it; a client's own tool has nothing of the kind."""
+    hints = (("readOnlyHint", False), ("destructiveHint", True))
+    offer = OfferedTools().offer((ToolSpec("wipe", hints=hints), ToolSpec("look")))
+    wipe, look = pb.AgentRunRequest.FromString(offer.in_run).mcp_tools.mcp_tools
+    assert json.loads(wipe.annotations_json) == {"readOnlyHint": False, "destructiveHint": True}
+    assert not look.HasField("annotations_json")
