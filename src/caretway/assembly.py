@@ -24,7 +24,7 @@ from .api.access_layer import AccessLayer
 from .api.answer import Pace
 from .api.application import Application
 from .api.images import ImageFetcher
-from .api.page_door import PageDoor
+from .api.page_door import DashboardAccess
 from .api.respond import Content, Responder
 from .api.route_table import PREFIX
 from .api.tenant import AccountWatch, Health, Tenant, TenantResolver
@@ -56,7 +56,7 @@ from .server.shape import ShapeLimits
 from .sessions.loop_history import loop_guard
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.output_format import output_format, with_instructions
-from .sessions.response_file import ResponseFile, ResponseShelf
+from .sessions.response_file import AccountResponses, ResponseFile
 from .sessions.stop_sequences import honour_max_tokens, stop_sequences, token_cut
 from .sessions.store import SqliteStore, StoredConversations
 from .sessions.tickets import REPLICA
@@ -76,7 +76,7 @@ from .upstream import (
 )
 from .usage.budget import BudgetScope, UsageBudget, parse_budgets
 from .usage.charges import Budgets, KeyBudgets, Tell, nobody_listens, run_limit
-from .usage.key_file import CLUSTER_COPY, KeyBook, KeyFile
+from .usage.key_file import CLUSTER_COPY, KeyFile, KeyRegistry
 from .usage.ledger import Ledger
 from .usage.prices import PriceList, read_prices
 from .usage.spent_store import FILE as SPENT_FILE
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
 
     from .cluster.membership import Cluster
     from .mcp.bridge import McpBridge
-    from .usage.hooks import HookWatch, Send, Teller, WebHook
+    from .usage.hooks import HookQueue, HookWatch, Send, WebHook
 
 log = logging.getLogger(__name__)
 
@@ -103,9 +103,9 @@ MAX_LEDGER_BYTES: Final = 64 * 2**20
 # ---- who may come in
 
 
-def key_book(settings: Settings) -> KeyBook:
+def key_book(settings: Settings) -> KeyRegistry:
     """The keys with a name. Raises when their file cannot be used."""
-    return KeyBook(key_file(settings))
+    return KeyRegistry(key_file(settings))
 
 
 def key_file(settings: Settings) -> KeyFile:
@@ -113,7 +113,7 @@ def key_file(settings: Settings) -> KeyFile:
     return KeyFile(settings.data_dir, name=CLUSTER_COPY) if settings.cluster else KeyFile(settings.data_dir)
 
 
-def access_rules(settings: Settings, keys: KeyBook, local_key: str = "") -> Access:
+def access_rules(settings: Settings, keys: KeyRegistry, local_key: str = "") -> Access:
     """Raises when the gateway would be open to strangers, or half of what TLS needs is missing. `local_key` counts
     beside other keys only."""
     for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
@@ -152,7 +152,7 @@ class SharedServices(Struct, frozen=True):
     """What the accounts of a gateway share, its page and its server among them."""
 
     settings: Settings
-    keys: KeyBook
+    keys: KeyRegistry
     store: StoredConversations
     responses: ResponseFile
     metrics: Metrics
@@ -169,7 +169,7 @@ class SharedServices(Struct, frozen=True):
 
 async def open_services(
     settings: Settings,
-    keys: KeyBook,
+    keys: KeyRegistry,
     cluster: "Cluster | None",
     forget: Callable[[str], Awaitable[None]],
     stack: AsyncExitStack,
@@ -298,20 +298,20 @@ def _turn_routes() -> dict[str, str]:
     }
 
 
-def _build_hook(settings: Settings, stack: AsyncExitStack) -> "Teller | None":
+def _build_hook(settings: Settings, stack: AsyncExitStack) -> "HookQueue | None":
     """Who is notified when something needs the owner; None: nobody, and nothing of it is imported."""
     if settings.hook is None:
         return None
-    from .usage.hooks import CommandHook, Teller, read_hook, run_command
+    from .usage.hooks import CommandHook, HookQueue, read_hook, run_command
 
     try:
         hook = read_hook(settings.hook)
     except ValueError as problem:
         raise ConfigError("hook", settings.origin("hook"), f"hook: {problem}") from None
     if isinstance(hook, CommandHook):
-        teller = Teller(run_command(hook, process_environment()))
+        teller = HookQueue(run_command(hook, process_environment()))
     else:
-        teller = Teller(_posting(hook, settings, stack))
+        teller = HookQueue(_posting(hook, settings, stack))
     stack.push_async_callback(teller.aclose)
     return teller
 
@@ -340,7 +340,7 @@ def _general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
 
 
 def _build_budgets(
-    settings: Settings, keys: KeyBook, tell: Tell = nobody_listens, shared: SpentStore | None = None
+    settings: Settings, keys: KeyRegistry, tell: Tell = nobody_listens, shared: SpentStore | None = None
 ) -> Budgets:
     """`shared`: where several gateways count together."""
 
@@ -469,7 +469,7 @@ def open_tenant(
         clock=time.monotonic,
     )
     account_name = sha256(scope.encode()).hexdigest()
-    shelf: ResponseArchive = ResponseShelf(services.responses, account_name)
+    shelf: ResponseArchive = AccountResponses(services.responses, account_name)
     if cluster is not None:
         shelf = cluster.responses.shelf(shelf, account_name)
     pace = Pace(settings.keep_alive, settings.first_event_patience, total=settings.response_timeout)
@@ -536,7 +536,7 @@ def build_page(services: SharedServices, access: Access, facts: GatewayFacts, fi
         facts,
         first.tenant,
         first.catalogue,
-        door=PageDoor(access, services.keys),
+        door=DashboardAccess(access, services.keys),
         keys=services.keys,
         budgets=services.budgets,
         ledger=services.ledger,

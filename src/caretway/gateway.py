@@ -34,7 +34,7 @@ from .dashboard.now import GatewayFacts
 from .processes.tasks import LoopThread, spawn
 from .server.access import Access
 from .upstream import new_simulator, passes, sign_ins, without_credentials
-from .usage.key_file import KeyBook
+from .usage.key_file import KeyRegistry
 
 if TYPE_CHECKING:
     from caretway_sim import Simulator
@@ -142,7 +142,7 @@ class Gateway:
         if cluster is not None:
             cluster.news.start()
 
-    def _read_keys(self) -> tuple[KeyBook, Access]:
+    def _read_keys(self) -> tuple[KeyRegistry, Access]:
         """Who may come in. Raises where strangers could and no key is set."""
         keys = key_book(self.settings)
         return keys, access_rules(self.settings, keys, self.local_key)

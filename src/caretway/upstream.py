@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from . import __version__
 from .accounts.account import Account, issued_at, subject
 from .accounts.login import Call
-from .accounts.store import SignIns, SignInShelf, StoredKey, open_sign_ins
-from .accounts.tokens import FixedToken, NoToken, RenewedToken, Shelf, exchanged_key, token_of_settings
+from .accounts.store import SignIns, StoredAccount, StoredKey, open_sign_ins
+from .accounts.tokens import AccountStore, FixedToken, NoToken, RenewedToken, exchanged_key, token_of_settings
 from .backends.agent.backend import AgentBackend, AgentSetup
 from .backends.agent.compose import RunContext
 from .backends.agent.models import REST_PATH, BaseSource, rest_models
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 REST_URL: Final = "https://api.cursor.com"
 NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
-ShareSignIn = Callable[[Shelf, str], Shelf]
+ShareSignIn = Callable[[AccountStore, str], AccountStore]
 """(where this gateway keeps its sign-in, the address it is for) -> where several gateways do."""
 Around = Callable[[Transport], Transport]
 """Puts something between a backend and its transport, to see what passes."""
@@ -145,7 +145,7 @@ def token_source(settings: Settings, transport: Transport, share: ShareSignIn | 
     if settings.api_key:
         return exchanged_key(settings.api_key, unary_call(transport), time.time)
     url = hosts(settings).api
-    shelf: Shelf = SignInShelf(sign_ins(settings), url)
+    shelf: AccountStore = StoredAccount(sign_ins(settings), url)
     return RenewedToken(shelf if share is None else share(shelf, url), unary_call(transport), time.time)
 
 

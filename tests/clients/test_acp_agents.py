@@ -14,7 +14,7 @@ import pytest
 
 from caretway.backends.cli.acp_agent import AcpAgent, AcpSetup
 from caretway.backends.cli.acp_translate import AcpTranslator
-from caretway.backends.cli.process import AgentNursery
+from caretway.backends.cli.process import AgentChildGroup
 from caretway.backends.cli.prompt import Prompt
 from caretway.core.events import Event, TextDelta, TurnEnded
 from caretway.processes.child import Command
@@ -80,7 +80,7 @@ async def test_another_makers_agent(
     tmp_path: Path, program: Path, configured: Callable[[Path, str], dict[str, str]]
 ) -> None:
     async with gateway() as client:
-        nursery = AgentNursery()
+        nursery = AgentChildGroup()
         command = Command((str(program), "acp"), str(tmp_path), configured(tmp_path, client.gateway.base_url))
         agent = AcpAgent(
             AcpSetup(

@@ -18,7 +18,7 @@ import pytest
 
 from caretway.accounts.account import Account
 from caretway.accounts.login import Call, invite, sign_in
-from caretway.accounts.store import SignInShelf
+from caretway.accounts.store import StoredAccount
 from caretway.accounts.tokens import RenewedToken, exchanged_key
 from caretway.config import Settings
 from caretway.core.errors import ErrorKind, GatewayError
@@ -195,7 +195,7 @@ async def test_cursor_agent_signs_in_by_itself(tmp_path: Path) -> None:
 async def test_a_day_of_renewals_on_a_clock_moved_by_hand(cursor: Cursor, tmp_path: Path) -> None:
     kept = sign_ins(cursor.settings(tmp_path))
     kept.keep(cursor.url, await sign_in(invite(os.urandom(32), "u"), cursor.call, no_sleep, lambda: cursor.now))
-    source = RenewedToken(SignInShelf(kept, cursor.url), cursor.call, lambda: cursor.now)
+    source = RenewedToken(StoredAccount(kept, cursor.url), cursor.call, lambda: cursor.now)
     for _ in range(24 * 60):
         token = await source.token()
         headers = {"authorization": f"Bearer {token}"}
@@ -218,7 +218,7 @@ async def test_two_hours_of_clock_skew(cursor: Cursor, skew: float) -> None:
 async def test_revoked_for_good_is_told_with_the_command_to_type(cursor: Cursor, tmp_path: Path) -> None:
     kept = sign_ins(cursor.settings(tmp_path))
     kept.keep(cursor.url, await sign_in(invite(os.urandom(32), "u"), cursor.call, no_sleep, lambda: cursor.now))
-    source = RenewedToken(SignInShelf(kept, cursor.url), cursor.call, lambda: cursor.now)
+    source = RenewedToken(StoredAccount(kept, cursor.url), cursor.call, lambda: cursor.now)
     token = await source.token()
     await cursor.revoke("refresh")
     cursor.now += 3400
@@ -254,7 +254,7 @@ PROCESS = """
 import asyncio, sys, time
 from pathlib import Path
 from caretway.upstream import open_call, sign_ins
-from caretway.accounts.store import SignInShelf
+from caretway.accounts.store import StoredAccount
 from caretway.accounts.tokens import RenewedToken
 from caretway.config import Settings
 
@@ -263,7 +263,7 @@ async def main():
     async with open_call(settings) as call:
         print("ready", flush=True)
         sys.stdin.readline()
-        source = RenewedToken(SignInShelf(sign_ins(settings), settings.agent_url), call, time.time)
+        source = RenewedToken(StoredAccount(sign_ins(settings), settings.agent_url), call, time.time)
         print(await source.token(), flush=True)
 
 asyncio.run(main())

@@ -21,7 +21,7 @@ import pytest
 
 from caretway.accounts.account import Account
 from caretway.accounts.login import EXCHANGE, OAUTH, REFRESH, TOKEN, invite, sign_in
-from caretway.accounts.store import SignInShelf
+from caretway.accounts.store import StoredAccount
 from caretway.accounts.tokens import RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.gateway import Gateway
@@ -56,7 +56,7 @@ class Login:
         return account
 
     def source(self) -> RenewedToken:
-        return RenewedToken(SignInShelf(self.kept, self.cursor.url), self.call, lambda: self.cursor.now)
+        return RenewedToken(StoredAccount(self.kept, self.cursor.url), self.call, lambda: self.cursor.now)
 
     async def works(self, token: str) -> bool:
         return (await self.cursor.call("GET", "/v1/me", {"authorization": f"Bearer {token}"}, b""))[0] == 200

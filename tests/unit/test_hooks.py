@@ -14,8 +14,8 @@ from caretway.core.records import RefusedRequest, TurnRecord
 from caretway.usage.hooks import (
     MAX_WAITING,
     CommandHook,
+    HookQueue,
     HookWatch,
-    Teller,
     WebHook,
     command_environment,
     read_hook,
@@ -55,7 +55,7 @@ def test_a_command_gets_no_secrets() -> None:
 async def test_a_command_is_run_with_its_message(tmp_path: Path) -> None:
     out = tmp_path / "out"
     script = f"import os,sys; open({str(out)!r},'a').write(os.environ['CARETWAY_EVENT']+' '+sys.stdin.read())"
-    teller = Teller(run_command(CommandHook((sys.executable, "-c", script)), {}))
+    teller = HookQueue(run_command(CommandHook((sys.executable, "-c", script)), {}))
     teller.tell("budget_low", "It is low.")
     teller.tell("quota_back", "It is back.")
     await teller.aclose()
@@ -76,7 +76,7 @@ async def test_a_command_is_run_with_its_message(tmp_path: Path) -> None:
 async def test_a_hook_that_fails_is_one_line(
     argv: tuple[str, ...], said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    teller = Teller(run_command(CommandHook(argv), {"PATH": "/bin"}), patience_s=0.5 if "60" in argv[-1] else 30.0)
+    teller = HookQueue(run_command(CommandHook(argv), {"PATH": "/bin"}), patience_s=0.5 if "60" in argv[-1] else 30.0)
     teller.tell("budget_low", "It is low.")
     task = teller._task
     assert task is not None
@@ -92,7 +92,7 @@ async def test_what_waits_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
         await go_on.wait()
         sent.append(event)
 
-    teller = Teller(slow)
+    teller = HookQueue(slow)
     for at in range(MAX_WAITING + 5):
         teller.tell(f"event {at}", "")
     go_on.set()

@@ -109,7 +109,7 @@ KEYRING_SERVICE: Final = "caretway"
 KEYRING_NAME: Final = "accounts"
 
 
-class Vault(Protocol):
+class SignInStore(Protocol):
     """Stores one text."""
 
     place: str
@@ -124,7 +124,7 @@ class Vault(Protocol):
     def erase(self) -> None: ...
 
 
-class FileVault:
+class FileSignInStore:
     def __init__(self, directory: Path, file: str = FILE) -> None:
         self._path = directory / file
         self.place = str(self._path)
@@ -165,7 +165,7 @@ class FileVault:
             raise _trouble("remove", self.place, failure) from failure
 
 
-class KeyringVault:
+class KeyringSignInStore:
     """The system's keyring, through the `keyring` package. It cannot tell when another process changed the text."""
 
     place = "the system's keyring"
@@ -206,12 +206,12 @@ def open_vault(
     *,
     file: str = FILE,
     name: str = KEYRING_NAME,
-) -> Vault:
+) -> SignInStore:
     """`kind`: `file`, with this name in the directory, or `keyring`, under this name."""
     if kind == "file":
-        return FileVault(directory, file)
+        return FileSignInStore(directory, file)
     try:
-        return KeyringVault(load_module("keyring"), name)
+        return KeyringSignInStore(load_module("keyring"), name)
     except ImportError as missing:
         raise GatewayError(
             ErrorKind.UNSUPPORTED,
@@ -269,7 +269,7 @@ class LockedDirectory:
 class SignIns(LockedDirectory):
     """The accounts of this machine, by the address they belong to."""
 
-    def __init__(self, vault: Vault, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
+    def __init__(self, vault: SignInStore, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
         super().__init__(directory, patience_s=patience_s)
         self._vault = vault
 
@@ -303,8 +303,8 @@ class SignIns(LockedDirectory):
         return True
 
 
-class SignInShelf:
-    """The account of one address, as a `Shelf`. File and keyring block, so they are used in a thread."""
+class StoredAccount:
+    """The account of one address, as a `AccountStore`. File and keyring block, so they are used in a thread."""
 
     def __init__(self, sign_ins: SignIns, url: str) -> None:
         self._sign_ins = sign_ins

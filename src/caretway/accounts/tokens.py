@@ -74,7 +74,7 @@ class NoToken:
         pass
 
 
-class Shelf(Protocol):
+class AccountStore(Protocol):
     """The store of an account. Other processes may change it at any time, except within `locked`."""
 
     def stamp(self) -> object:
@@ -94,7 +94,7 @@ class Shelf(Protocol):
         ...
 
 
-class OwnShelf:
+class OwnAccount:
     """An account that only this process has, such as an API key and its tokens."""
 
     def __init__(self, account: Account) -> None:
@@ -129,7 +129,9 @@ class RenewedToken:
 
     renewable = True
 
-    def __init__(self, shelf: Shelf, call: Call, clock: Callable[[], float], *, hint: str = SIGN_IN_HINT) -> None:
+    def __init__(
+        self, shelf: AccountStore, call: Call, clock: Callable[[], float], *, hint: str = SIGN_IN_HINT
+    ) -> None:
         self._shelf = shelf
         self._call = call
         self._clock = clock
@@ -314,7 +316,7 @@ class RenewedToken:
 
 def exchanged_key(api_key: str, call: Call, clock: Callable[[], float], *, hint: str = KEY_HINT) -> RenewedToken:
     """An API key that only this process knows, exchanged for a token as the official client does it."""
-    return RenewedToken(OwnShelf(Account(api_key=api_key)), call, clock, hint=hint)
+    return RenewedToken(OwnAccount(Account(api_key=api_key)), call, clock, hint=hint)
 
 
 def token_of_settings(token: str, origin: str) -> FixedToken:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 from ..server.access import OWN_KEY, Access, Admitted, admit, sent_keys
 from ..server.exchange import HttpRequest
-from ..usage.key_file import KeyBook, NamedKey, digest_of
+from ..usage.key_file import KeyRegistry, NamedKey, digest_of
 from .route_table import PAGE_PREFIX
 
 LASTS_S: Final = 12 * 3600
@@ -41,8 +41,8 @@ class Visitor(Struct, frozen=True):
     by_header: bool = False
 
 
-class PageDoor:
-    def __init__(self, access: Access, keys: KeyBook | None = None, clock: Callable[[], float] = time.time) -> None:
+class DashboardAccess:
+    def __init__(self, access: Access, keys: KeyRegistry | None = None, clock: Callable[[], float] = time.time) -> None:
         """`clock`: unix seconds."""
         self._access = replace(access, origins=frozenset())  # other pages that may use models may not see this one
         self._keys = keys

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..config.settings import BackendName
     from ..core.turn import ModelInfo
     from ..prove.cases import Case
-    from ..prove.desk import Bench, Changes, Desk, Roles
+    from ..prove.desk import Bench, Changes, ProveContext, Roles
     from ..prove.facts import CaseVerdict
     from ..prove.receipt import Receipt
 
@@ -164,7 +164,7 @@ def _proxy(settings: Settings) -> str:
 
 
 async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:
-    from ..prove.desk import Desk, choose_models
+    from ..prove.desk import ProveContext, choose_models
     from ..prove.questions import Prover
     from ..prove.receipt import LAST_RECEIPT, write
     from .prove_gateway import gateway_process
@@ -178,7 +178,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
         start_gateway = partial(gateway_process, given(arguments) | {"backend": settings.backend})
-        desk = Desk(
+        desk = ProveContext(
             partial(open_bench, settings),
             bench,
             roles,
@@ -219,12 +219,12 @@ async def _are_listed(bench: Bench, *names: str) -> None:
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
     """Some cases, without a word: for `caretway doctor --live`."""
-    from ..prove.desk import Desk, choose_models
+    from ..prove.desk import ProveContext, choose_models
     from ..prove.questions import Prover
 
     async with open_bench(settings, {}) as bench:
         roles = choose_models(await _models(bench, settings))
-        prover = Prover(Desk(partial(open_bench, settings), bench, roles))
+        prover = Prover(ProveContext(partial(open_bench, settings), bench, roles))
         return {case.name: await prover.try_case(case) for case in cases}
 
 
@@ -311,7 +311,7 @@ def how_to_send(service: str) -> list[str]:
 async def _receipt(
     settings: Settings,
     bench: Bench,
-    desk: Desk,
+    desk: ProveContext,
     verdicts: Mapping[str, CaseVerdict],
     timings: Mapping[str, int],
     seconds: float,

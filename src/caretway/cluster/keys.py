@@ -188,7 +188,7 @@ class LocalSignIn(Protocol):
 
 
 class SharedSignIn:
-    """A `Shelf` whose account other replicas have too."""
+    """A `AccountStore` whose account other replicas have too."""
 
     def __init__(self, local: LocalSignIn, calls: Calls, seal: Seal, url: str) -> None:
         """`url`: the address that the sign-in is for."""

@@ -23,7 +23,7 @@ SETTLES_S: Final = 3.0
 """How long a conversation that is to be forgotten waits for rows that are not written yet."""
 
 
-class LedgerBooks:
+class LedgerReader:
     def __init__(self, path: Path | None, price: FindPrice, ledger: Ledger | None = None) -> None:
         """`path` None: no ledger is kept. `ledger`: its writer."""
         self._path = path

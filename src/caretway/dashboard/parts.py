@@ -9,18 +9,18 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..accounts.catalogue import ModelCatalogue
-from ..api.page_door import PageDoor
+from ..api.page_door import DashboardAccess
 from ..api.page_files import PageFiles
 from ..api.route_table import HttpCall
 from ..api.tenant import Tenant
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..usage.charges import Budgets
-from ..usage.key_file import KeyBook
+from ..usage.key_file import KeyRegistry
 from ..usage.ledger import Ledger
 from ..usage.prices import PriceList, read_prices
 from ..usage.writing import FILE_NAME
-from .books import LedgerBooks
+from .books import LedgerReader
 from .content import KeptContent
 from .feed import Feed, Marks
 from .notes import PageNotes
@@ -65,8 +65,8 @@ class PageApi:
         tenant: Tenant,
         models: ModelCatalogue,
         *,
-        door: PageDoor,
-        keys: KeyBook,
+        door: DashboardAccess,
+        keys: KeyRegistry,
         budgets: Budgets,
         ledger: Ledger | None,
         notes: PageNotes,
@@ -90,7 +90,7 @@ class PageApi:
         self.now = Now(facts, tenant, notes, content, cluster)
         self.feed = Feed(self.now.renewed, self.marks, door.admits, self._door_mark)
         path = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
-        self.books = LedgerBooks(path, PriceList(read_prices(settings.prices or {})).find, ledger)
+        self.books = LedgerReader(path, PriceList(read_prices(settings.prices or {})).find, ledger)
         self.running = RunningSettings(settings, models, budgets)
         self._keys = keys
         self._ledger = ledger

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ..accounts.store import DIRECTORY, LockedDirectory, Vault, open_vault
+from ..accounts.store import DIRECTORY, LockedDirectory, SignInStore, open_vault
 
 FILE: Final = "sign-in.json"
 EARLY_S: Final = 30.0
@@ -69,7 +69,7 @@ class McpSignIn(msgspec.Struct, frozen=True, kw_only=True):
 class SignInFile(LockedDirectory):
     """The sign-in to one server. File and keyring block, so they are used in a thread."""
 
-    def __init__(self, vault: Vault, directory: Path, url: str) -> None:
+    def __init__(self, vault: SignInStore, directory: Path, url: str) -> None:
         super().__init__(directory)
         self._vault = vault
         self.url = url

@@ -14,11 +14,11 @@ PATIENCE_S: Final = 2.0
 """How long `run_to_end` gives a command between SIGTERM and SIGKILL."""
 
 
-class NurseryClosed(Exception):
+class ChildGroupClosed(Exception):
     """The nursery is closed and starts nothing more."""
 
 
-class Nursery:
+class ChildGroup:
     """Every child of one owner: none of them outlives it."""
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class Nursery:
         return len(self._children)
 
     async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
-        """`closed` is called when a pipe is closed. Raises CannotStart, and NurseryClosed after `aclose`."""
+        """`closed` is called when a pipe is closed. Raises CannotStart, and ChildGroupClosed after `aclose`."""
         if self._closed:
-            raise NurseryClosed
+            raise ChildGroupClosed
         return await start_child(command, sink, closed=closed, among=self._children)
 
     async def aclose(self) -> None:
@@ -47,7 +47,7 @@ class Output:
     stderr: str
 
 
-class _Keeper:
+class _Collector:
     """A sink that keeps what fits."""
 
     def __init__(self, kept: HeadTail) -> None:
@@ -56,11 +56,11 @@ class _Keeper:
     def ended(self, exit_: Exit) -> None: ...
 
 
-async def run_once(nursery: Nursery, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
+async def run_once(nursery: ChildGroup, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
     """Run a program to its end with no input, keeping `limit` bytes of its output. Raises TimeoutError. In every case
     the program is dead afterwards."""
     stdout = HeadTail(limit, head=limit)
-    child = await nursery.start(command, _Keeper(stdout))
+    child = await nursery.start(command, _Collector(stdout))
     child.close_stdin()
     try:
         async with asyncio.timeout(timeout):
@@ -86,7 +86,7 @@ async def run_to_end(command: Command, *, timeout_s: float, output_bytes: int) -
     timeout. Raises CannotStart."""
     stdout, stderr = HeadTail(output_bytes), HeadTail(output_bytes)
     began = asyncio.get_running_loop().time()
-    child = await start_child(command, _Keeper(stdout), stdin=subprocess.DEVNULL, stderr=stderr, grace=PATIENCE_S)
+    child = await start_child(command, _Collector(stdout), stdin=subprocess.DEVNULL, stderr=stderr, grace=PATIENCE_S)
     timed_out = False
     try:
         async with asyncio.timeout(timeout_s):

@@ -123,7 +123,7 @@ def marker() -> str:
     return f"m{secrets.token_hex(6)}"
 
 
-class Desk:
+class ProveContext:
     def __init__(
         self,
         open_bench: OpenBench,

@@ -20,7 +20,7 @@ from ..cursor.wire.messages import ai, pb
 from . import conversing, watching
 from .cases import NEEDS_TEXT, PRIVATE, Case, judged
 from .conversing import Talk
-from .desk import SLOW_COMPOSER, Bench, Desk, HoldRun, Skipped, marker, wait_for
+from .desk import SLOW_COMPOSER, Bench, HoldRun, ProveContext, Skipped, marker, wait_for
 from .facts import CaseVerdict, Fact, code_of
 from .watching import Moment, RunNotes
 
@@ -33,7 +33,7 @@ SESSIONS: Final = ("resumed", "continued", "replayed", "fresh")
 # ---------------------------------------------------------------------------------------------- text
 
 
-async def text(desk: Desk) -> None:
+async def text(desk: ProveContext) -> None:
     wanted = marker()
     talk, moments = await desk.talk(await desk.request(conversing.reply_with(wanted)))
     outcome = talk.outcome(wanted)
@@ -47,13 +47,13 @@ async def text(desk: Desk) -> None:
         await _as_another(desk)
 
 
-def _see_text(desk: Desk, moments: Sequence[Moment]) -> None:
+def _see_text(desk: ProveContext, moments: Sequence[Moment]) -> None:
     """What the moments show of the text; nothing without moments."""
     for sight in (watching.ends, watching.first_checkpoint, watching.preamble):
         desk.found(sight(moments) if moments else {})
 
 
-async def _as_another(desk: Desk) -> None:
+async def _as_another(desk: ProveContext) -> None:
     """The user named another version to try. If that is served, everything else is asked in its name."""
     wanted = marker()
     changes = {"agent_client_version": desk.other_version}
@@ -69,7 +69,7 @@ async def _as_another(desk: Desk) -> None:
 # ---------------------------------------------------------------------------------------------- tools
 
 
-async def call(desk: Desk) -> None:
+async def call(desk: ProveContext) -> None:
     key, value = f"{marker()}-{secrets.token_hex(24)}", marker()  # long enough to be told in pieces
     talk, moments = await desk.talk(
         await desk.request(conversing.call_and_tell(conversing.LOOKUP, key=key), conversing.LOOKUP),
@@ -81,7 +81,7 @@ async def call(desk: Desk) -> None:
         desk.found(sight(moments))
 
 
-async def parallel(desk: Desk) -> None:
+async def parallel(desk: ProveContext) -> None:
     values = {marker(): marker() for _ in range(3)}
     talk, moments = await desk.talk(
         await desk.request(conversing.call_at_once(conversing.LOOKUP, list(values)), conversing.LOOKUP),
@@ -92,7 +92,7 @@ async def parallel(desk: Desk) -> None:
     desk.found(watching.step(moments, len(values)))
 
 
-async def loop(desk: Desk) -> None:
+async def loop(desk: ProveContext) -> None:
     values = [marker() for _ in range(conversing.LOOP_STEPS)]
     left = iter(values)
     talk, _ = await desk.talk(
@@ -101,7 +101,7 @@ async def loop(desk: Desk) -> None:
     desk.found({"loop": talk.outcome(values[-1]), "loop_steps": sum(talk.calls_per_step)})
 
 
-async def schema(desk: Desk) -> None:
+async def schema(desk: ProveContext) -> None:
     value = marker()
     request = await desk.request(conversing.call_and_tell(conversing.UNION, key=marker()), conversing.UNION)
     talk, _ = await desk.talk(request, lambda made: value)
@@ -138,14 +138,14 @@ def _siblings_seen(wanted: int) -> HoldRun:
 # ---------------------------------------------------------------------------------------------- history
 
 
-async def system(desk: Desk) -> None:
+async def system(desk: ProveContext) -> None:
     word = marker()
     messages = (conversing.system(conversing.instructions(word)), conversing.user(conversing.OWN_INSTRUCTIONS))
     talk, _ = await desk.talk(await desk.request(messages))
     desk.found({"system": talk.outcome(word)})
 
 
-async def continuation(desk: Desk) -> None:
+async def continuation(desk: ProveContext) -> None:
     word = marker()
     first, _ = await desk.talk(await desk.request(conversing.remember(word, marker())))
     if first.snapshot is None:
@@ -157,13 +157,13 @@ async def continuation(desk: Desk) -> None:
         desk.found(watching.usage(moments) if moments else _usage(desk, talk))
 
 
-async def replay(desk: Desk) -> None:
+async def replay(desk: ProveContext) -> None:
     messages, value = _replayed()
     talk, _ = await desk.talk(await desk.request(messages, conversing.LOOKUP), lambda made: "")
     desk.found({"replay": talk.outcome(value)})
 
 
-async def resume(desk: Desk) -> None:
+async def resume(desk: ProveContext) -> None:
     if desk.roles.cheap != SLOW_COMPOSER:
         raise Skipped(f"known of {SLOW_COMPOSER} alone")
     messages, _ = _replayed()
@@ -180,7 +180,7 @@ def _replayed() -> tuple[tuple[Message, ...], str]:
     return (asked, conversing.called(made), conversing.returned((conversing.FOREIGN_ID, value))), value
 
 
-async def kill(desk: Desk) -> None:
+async def kill(desk: ProveContext) -> None:
     """One gateway answers, parks a call and is killed; the next one has only what the first one kept."""
     word, value = marker(), marker()
     messages: list[Mapping[str, object]] = [{"role": "user", "content": conversing.remember(word, marker())}]
@@ -206,7 +206,7 @@ async def kill(desk: Desk) -> None:
 # ---------------------------------------------------------------------------------------------- models
 
 
-async def shapes(desk: Desk) -> None:
+async def shapes(desk: ProveContext) -> None:
     """Each way to name a model. If nothing was answered before, the first that is served serves all that follows."""
     request = await _with_flat_id(desk)
     for shape in SHAPES:
@@ -220,7 +220,7 @@ async def shapes(desk: Desk) -> None:
             _see_text(desk, moments)
 
 
-async def _with_flat_id(desk: Desk) -> TurnRequest:
+async def _with_flat_id(desk: ProveContext) -> TurnRequest:
     """For a cheap model in a variant that has a flat id of its own: the four ways to name it must differ."""
     base = desk.roles.cheap.partition("[")[0]
     for name in filter(None, (desk.roles.cheap, base, f"{base}[fast=true]", desk.roles.tiered)):
@@ -230,20 +230,20 @@ async def _with_flat_id(desk: Desk) -> TurnRequest:
     raise Skipped("no cheap model has a flat id of its own")
 
 
-async def bare_id(desk: Desk) -> None:
+async def bare_id(desk: ProveContext) -> None:
     if not desk.roles.tiered:
         raise Skipped("no listed model has rungs")
     _, moments = await desk.talk(TurnRequest(desk.roles.tiered, (conversing.user(conversing.reply_with(marker())),)))
     desk.found({"bare_id": watching.outcome(moments)})
 
 
-async def unknown_model(desk: Desk) -> None:
+async def unknown_model(desk: ProveContext) -> None:
     talk, moments = await desk.talk(TurnRequest(NO_SUCH_MODEL, (conversing.user(conversing.reply_with(marker())),)))
     outcome: dict[str, Fact] = {"unknown_model": watching.outcome(moments)}
     desk.found(outcome | _refusal("unknown_model_code", talk, moments))
 
 
-async def thinking(desk: Desk) -> None:
+async def thinking(desk: ProveContext) -> None:
     wanted = marker()
     request = await desk.request(conversing.think_then_reply(wanted), model=_second(desk), thinking=True)
     talk, _ = await desk.talk(request)
@@ -251,7 +251,7 @@ async def thinking(desk: Desk) -> None:
     desk.found({"thinking": "empty" if outcome == "right" and not talk.reasoning else outcome})
 
 
-async def picture(desk: Desk) -> None:
+async def picture(desk: ProveContext) -> None:
     if not desk.main.backend.abilities.images:
         raise Skipped("this backend takes no images")
     colour = secrets.choice(list(conversing.COLOURS))
@@ -260,7 +260,7 @@ async def picture(desk: Desk) -> None:
     desk.found({"picture": talk.outcome(colour)})
 
 
-def _second(desk: Desk) -> str:
+def _second(desk: ProveContext) -> str:
     if not desk.roles.second:
         raise Skipped("no listed model thinks and sees; name one: --second-model")
     return desk.roles.second
@@ -275,7 +275,7 @@ def _refusal(name: str, talk: Talk, moments: Sequence[Moment]) -> dict[str, Fact
     return {name: watching.code(moments) or code_of(talk.error.code or talk.error.kind.value)}
 
 
-def _usage(desk: Desk, talk: Talk) -> dict[str, Fact]:
+def _usage(desk: ProveContext, talk: Talk) -> dict[str, Fact]:
     """As the backend reports it, where the service's own figures are not seen."""
     if not desk.main.backend.abilities.usage:
         return {}
@@ -308,7 +308,7 @@ async def _probe(bench: Bench) -> Probe:
     return transport.probe
 
 
-async def lists(desk: Desk) -> None:
+async def lists(desk: ProveContext) -> None:
     probe = await _probe(desk.main)
     flat = await probe(paths.USABLE_MODELS, paths.UNARY_TYPE, b"")
     wanted = ai.AvailableModelsRequest(use_model_parameters=True, do_not_use_markdown=True)
@@ -322,18 +322,18 @@ async def lists(desk: Desk) -> None:
     desk.found({"flat_models": len(listed), "base_models": len(based), "thinking_details": thinking})
 
 
-async def list_type(desk: Desk) -> None:
+async def list_type(desk: ProveContext) -> None:
     probe = await _probe(desk.main)
     desk.found({"list_type_status": (await probe(paths.USABLE_MODELS, paths.STREAM_TYPE, b"")).status})
 
 
-async def http1_run(desk: Desk) -> None:
+async def http1_run(desk: ProveContext) -> None:
     async with desk.bench({"agent_transport": "http1"}) as bench:
         probe = await _probe(bench)
         desk.found({"http1_run_status": (await probe(paths.RUN, paths.STREAM_TYPE, b"")).status})
 
 
-async def proxy(desk: Desk) -> None:
+async def proxy(desk: ProveContext) -> None:
     """Costs nothing: all that was asked before has gone this way."""
     if not desk.main.proxy:
         raise Skipped("no proxy is set for this address")
@@ -342,7 +342,7 @@ async def proxy(desk: Desk) -> None:
     desk.found({"proxy": desk.main.proxy})
 
 
-async def quota(desk: Desk) -> None:
+async def quota(desk: ProveContext) -> None:
     probe = await _probe(desk.main)
     try:
         async with asyncio.timeout(QUOTA_PATIENCE_S):
@@ -363,7 +363,7 @@ PATIENCE_S: Final = 180.0
 EVEN_SO: Final = ("shapes",)
 """Asked although not even text is answered: this may be why."""
 
-QUESTIONS: Final[dict[str, Callable[[Desk], Awaitable[None]]]] = {
+QUESTIONS: Final[dict[str, Callable[[ProveContext], Awaitable[None]]]] = {
     question.__name__: question
     for question in (
         lists,
@@ -391,7 +391,7 @@ QUESTIONS: Final[dict[str, Callable[[Desk], Awaitable[None]]]] = {
 
 
 class Prover:
-    def __init__(self, desk: Desk, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, desk: ProveContext, patience_s: float = PATIENCE_S) -> None:
         self._desk = desk
         self._patience = patience_s
         self._asked: dict[str, str] = {}

@@ -200,7 +200,7 @@ def _drop(db: sqlite3.Connection, response_id: str) -> None:
     db.execute("DELETE FROM responses WHERE id = ?", (response_id,))
 
 
-class ResponseShelf:
+class AccountResponses:
     """The responses of one account in the file."""
 
     def __init__(self, file: ResponseFile, scope: str) -> None:

@@ -73,7 +73,7 @@ class HookFailed(Exception):
     """The hook was called and failed, or could not be called."""
 
 
-class Teller:
+class HookQueue:
     def __init__(self, send: Send, patience_s: float = PATIENCE_S) -> None:
         self._send = send
         self._patience = patience_s

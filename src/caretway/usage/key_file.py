@@ -1,8 +1,8 @@
 """The file of named keys in the data directory: mode 0600, replaced whole, one writer at a time (a lock between
 processes); and the keys that a running gateway knows, read again as soon as the file has changed.
 
-`KeyFile` blocks: for the commands and for the gateway's start. A look of `KeyBook` at the file is one `stat`, so a key
-that was revoked is refused from the next request on. Neither knows who asks with a key.
+`KeyFile` blocks: for the commands and for the gateway's start. A look of `KeyRegistry` at the file is one `stat`, so
+a key that was revoked is refused from the next request on. Neither knows who asks with a key.
 """
 
 import hashlib
@@ -310,7 +310,7 @@ class KeyFile:
         )
 
 
-class KeyBook:
+class KeyRegistry:
     """The named keys of a running gateway. A file that can no longer be read leaves those that were known."""
 
     def __init__(self, file: KeyFile) -> None:

@@ -44,7 +44,7 @@ _MANY: Final = """DELETE FROM spent WHERE (scope, day) IN (
 
 
 class _Work(Struct, frozen=True):
-    do: Callable[["_Books"], object]
+    do: Callable[["_WriterThread"], object]
     done: asyncio.Future[Any] | None = None
 
 
@@ -54,7 +54,7 @@ class SqliteSpent:
     def __init__(self, path: Path | None, patience_s: float = PATIENCE_S, *, refuse: bool = True) -> None:
         """`path`: None counts in memory only. `patience_s`: for writes of other processes. `refuse`: claims, as long as
         the file cannot be opened."""
-        self._books = _Books(path, patience_s, refuse)
+        self._books = _WriterThread(path, patience_s, refuse)
         self._thread = ThreadPoolExecutor(1, "budgets")
         self._waiting: list[_Work] = []
         self._writing = False
@@ -97,7 +97,7 @@ class SqliteSpent:
 
     # ---- one batch at a time
 
-    def _now(self, do: Callable[["_Books"], object]) -> asyncio.Future[Any]:
+    def _now(self, do: Callable[["_WriterThread"], object]) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         self._waiting.append(_Work(do, done))
@@ -106,7 +106,7 @@ class SqliteSpent:
         self._timer = loop.call_soon(self._flush)  # soon: calls of the same moment share the write
         return done
 
-    def _later(self, do: Callable[["_Books"], object]) -> None:
+    def _later(self, do: Callable[["_WriterThread"], object]) -> None:
         if self._closed:
             return  # a turn that outlived the store at shutdown
         self._waiting.append(_Work(do))
@@ -144,7 +144,7 @@ class SqliteSpent:
             self._idle.set()
 
 
-class _Books:
+class _WriterThread:
     """The side of the thread: everything here runs there."""
 
     def __init__(self, path: Path | None, patience_s: float, refuse: bool) -> None:
@@ -160,7 +160,7 @@ class _Books:
         self._warned = False
         self._batches = 0
 
-    def together(self, work: list[Callable[["_Books"], object]]) -> list[object]:
+    def together(self, work: list[Callable[["_WriterThread"], object]]) -> list[object]:
         """All of it in one transaction. When that fails, what was counted in it is counted in memory instead."""
         before = dict(self._unwritten)
         try:
@@ -190,7 +190,7 @@ class _Books:
             log.info("budgets are written to %s again", self._path)
         return results
 
-    def _write(self, work: list[Callable[["_Books"], object]]) -> list[object]:
+    def _write(self, work: list[Callable[["_WriterThread"], object]]) -> list[object]:
         if self._db is None and self._path is not None:
             self._db = open_database(self._path, SPENT, self._patience)
             self._seen = stat_of(self._path)
@@ -262,7 +262,7 @@ class _Books:
         self._db.execute("DELETE FROM marks WHERE at < ?", (newest - 5 * CONVERSATIONS_KEPT_S,))
 
 
-class _Aside(_Books):
+class _Aside(_WriterThread):
     """Counts in memory, on top of what the file has, as long as the file takes nothing."""
 
     def __init__(

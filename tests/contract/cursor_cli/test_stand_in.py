@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from caretway.backends.cli.acp_agent import AcpAgent, AcpSetup
 from caretway.backends.cli.models import ModelWish
-from caretway.backends.cli.process import AgentNursery
+from caretway.backends.cli.process import AgentChildGroup
 from caretway.backends.cli.prompt import Prompt
 from caretway.core.request import Image
 from caretway.processes.child import Command
@@ -156,7 +156,7 @@ class Overheard(AcpAgent):
 
 
 async def test_both_halves_speak_acp_by_its_schema(stand_in: StandIn, tmp_path: Path) -> None:
-    nursery = AgentNursery()
+    nursery = AgentChildGroup()
     command = Command((str(stand_in.program), "acp"), str(tmp_path), dict(os.environ))
     agent = Overheard(AcpSetup(command, "plan", "auto", False, "test", True, 20, 2**20))
     try:

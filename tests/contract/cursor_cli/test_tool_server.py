@@ -16,7 +16,7 @@ from caretway.core.request import ToolSpec
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "arguments": {}}}
 
 
-class Desk:
+class ProveContext:
     def __init__(self) -> None:
         self.tools: Sequence[Mapping[str, Any]] = listed_tools(
             [ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {}}})]
@@ -42,8 +42,8 @@ class Desk:
 
 
 @asynccontextmanager
-async def serving(sign_of_life: float = 10.0) -> AsyncIterator[tuple[ToolServer, Desk, str]]:
-    server, desk = ToolServer("1", sign_of_life=sign_of_life), Desk()
+async def serving(sign_of_life: float = 10.0) -> AsyncIterator[tuple[ToolServer, ProveContext, str]]:
+    server, desk = ToolServer("1", sign_of_life=sign_of_life), ProveContext()
     try:
         yield server, desk, await server.open(desk)
     finally:
@@ -82,7 +82,7 @@ async def test_who_hangs_up_does_not_want_the_result() -> None:
 
 async def test_each_turn_has_its_own_address_and_only_while_it_lasts() -> None:
     async with serving() as (server, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
-        other = Desk()
+        other = ProveContext()
         second = await server.open(other)
         assert second != url and len(url.split("/")[3]) >= 32
         ping: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

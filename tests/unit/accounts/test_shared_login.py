@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from caretway.accounts.account import Account, claims
 from caretway.accounts.login import OAUTH
-from caretway.accounts.store import SignInShelf, open_sign_ins
+from caretway.accounts.store import StoredAccount, open_sign_ins
 from caretway.accounts.tokens import RenewedToken
 from unit.accounts.desk import jwt
 
@@ -70,7 +70,7 @@ async def play(steps: list[tuple[str, int]], directory: Path) -> None:
     service = RotatingService()
     kept = open_sign_ins(directory, "file")
     kept.keep(URL, Account(service.access(), service.newest, received_at=service.now))
-    users = [RenewedToken(SignInShelf(kept, URL), service.call, service.clock) for _ in range(USERS)]
+    users = [RenewedToken(StoredAccount(kept, URL), service.call, service.clock) for _ in range(USERS)]
 
     async def ask(user: RenewedToken) -> None:
         token = await user.token()

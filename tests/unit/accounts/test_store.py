@@ -17,7 +17,7 @@ from caretway.accounts.store import (
     KEYRING_NAME,
     KEYRING_SERVICE,
     SignIns,
-    SignInShelf,
+    StoredAccount,
     StoredKey,
     open_sign_ins,
     open_vault,
@@ -204,7 +204,7 @@ async def test_a_lock_that_is_never_given_back_is_reported(tmp_path: Path) -> No
 async def test_signing_in_and_out_elsewhere_is_noticed_at_once(tmp_path: Path) -> None:
     desk = SignInDesk()
     kept = open_sign_ins(tmp_path, "file")
-    source = RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock)
+    source = RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock)
     with pytest.raises(GatewayError, match="Not signed in"):
         await source.token()
     token = jwt(iat=desk.now, exp=desk.now + 3600)
@@ -220,7 +220,7 @@ async def test_a_refused_key_does_not_make_two_gateways_ask_in_turns(tmp_path: P
     desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
     desk.refused = {"key"}
     kept.keep(URL, Account(api_key="key"))
-    sources = [RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    sources = [RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock) for _ in range(2)]
     for _ in range(10):
         for source in sources:
             with pytest.raises(GatewayError, match="does not accept the API key"):
@@ -232,7 +232,7 @@ async def test_a_dead_login_is_asked_about_by_one_of_two_gateways(tmp_path: Path
     desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
     desk.refused = {"r"}
     kept.keep(URL, Account(refresh_token="r"))
-    sources = [RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    sources = [RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock) for _ in range(2)]
     for _ in range(10):
         for source in sources:
             with pytest.raises(GatewayError, match="ended"):
@@ -254,7 +254,7 @@ async def test_a_newer_sign_in_of_the_program_it_was_copied_from_is_used(tmp_pat
     file.write_text(json.dumps(first))
     account = Account(first["accessToken"], "theirs-1", received_at=desk.now, who="user|1", copied_from=str(file))
     kept.keep(URL, account)
-    source = RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock)
+    source = RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock)
     assert await source.token() == first["accessToken"]
 
     desk.refused = {"theirs-1"}
@@ -291,7 +291,7 @@ async def test_an_older_sign_in_of_that_program_is_left_alone(tmp_path: Path) ->
     desk.now += 10
     ours = login(desk, "user|1", "ours")["accessToken"]
     kept.keep(URL, Account(ours, "ours", received_at=desk.now, who="user|1", copied_from=str(file)))
-    source = RenewedToken(SignInShelf(kept, URL), desk.call, desk.clock)
+    source = RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock)
     fresh = await source.token(refused=ours)
     assert fresh not in (ours, theirs["accessToken"]) and desk.asked[-1][1] == "ours"
 

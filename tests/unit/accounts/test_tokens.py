@@ -7,7 +7,7 @@ import pytest
 
 from caretway.accounts.account import DEAD_S, EARLY_S, UNKNOWN_LIFE_S, Account, due, issued_at, subject, term, told
 from caretway.accounts.login import EXCHANGE, WAYS
-from caretway.accounts.tokens import RETRY_S, FixedToken, NoToken, OwnShelf, RenewedToken, exchanged_key
+from caretway.accounts.tokens import RETRY_S, FixedToken, NoToken, OwnAccount, RenewedToken, exchanged_key
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.processes.tasks import spawn
 from unit.accounts.desk import SignInDesk, jwt
@@ -79,9 +79,9 @@ def key_of(desk: SignInDesk) -> RenewedToken:
     return exchanged_key("key", desk.call, desk.clock)
 
 
-def login_of(desk: SignInDesk, shelf: OwnShelf | None = None) -> RenewedToken:
+def login_of(desk: SignInDesk, shelf: OwnAccount | None = None) -> RenewedToken:
     token = jwt(iat=desk.now, exp=desk.now + desk.life)
-    kept = shelf or OwnShelf(Account(token, "refresh-0", received_at=desk.now))
+    kept = shelf or OwnAccount(Account(token, "refresh-0", received_at=desk.now))
     return RenewedToken(kept, desk.call, desk.clock)
 
 
@@ -202,7 +202,7 @@ async def test_the_longer_a_token_lives_the_longer_a_failure_waits(desk: SignInD
     assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
 
 
-class FullShelf(OwnShelf):
+class FullShelf(OwnAccount):
     """Nothing can be written while it is full."""
 
     full = True
@@ -253,7 +253,7 @@ async def test_a_refused_token_that_cannot_be_renewed_is_not_given_out_again(des
 
 
 async def test_a_caller_that_hangs_up_does_not_cut_the_renewal_off(desk: SignInDesk) -> None:
-    shelf = OwnShelf(Account(refresh_token="refresh-0"))
+    shelf = OwnAccount(Account(refresh_token="refresh-0"))
     login = login_of(desk, shelf)
     desk.gate = asyncio.Event()
     caller = spawn(login.token(), "caller")
@@ -283,7 +283,7 @@ async def test_a_key_that_is_not_accepted(desk: SignInDesk) -> None:
 
 
 async def test_a_token_without_anything_to_renew_it_ends(desk: SignInDesk) -> None:
-    alone = OwnShelf(Account(jwt(iat=desk.now, exp=desk.now + 100), received_at=desk.now))
+    alone = OwnAccount(Account(jwt(iat=desk.now, exp=desk.now + 100), received_at=desk.now))
     login = RenewedToken(alone, desk.call, desk.clock)
     await login.token()
     desk.now += 99

@@ -27,7 +27,7 @@ from caretway.processes.child import (
     start_child,
 )
 from caretway.processes.lines import LineReader, TooLong
-from caretway.processes.nursery import Nursery, NurseryClosed, run_once
+from caretway.processes.nursery import ChildGroup, ChildGroupClosed, run_once
 
 
 @pytest.mark.parametrize("char", ["a", "ä", "€", "😀"])
@@ -161,8 +161,8 @@ PAGE = mmap.PAGESIZE
 
 
 @pytest.fixture
-async def nursery() -> AsyncIterator[Nursery]:
-    children = Nursery()
+async def nursery() -> AsyncIterator[ChildGroup]:
+    children = ChildGroup()
     yield children
     await children.aclose()
     assert children.live == 0
@@ -186,12 +186,12 @@ class Listener:
         self.exit.set_result(exit_)
 
 
-async def test_it_runs_in_its_directory_with_its_environment_alone(nursery: Nursery, tmp_path: Path) -> None:
+async def test_it_runs_in_its_directory_with_its_environment_alone(nursery: ChildGroup, tmp_path: Path) -> None:
     done = await run_once(nursery, shell("pwd -P; env | grep -v ^PWD= | grep -v ^_=", tmp_path), timeout=20)
     assert done.stdout.splitlines() == [str(tmp_path), "PATH=/usr/bin:/bin"]
 
 
-async def test_its_three_pipes_and_its_status(nursery: Nursery, tmp_path: Path) -> None:
+async def test_its_three_pipes_and_its_status(nursery: ChildGroup, tmp_path: Path) -> None:
     listener = Listener()
     child = await nursery.start(shell("cat; echo trouble >&2; exit 3", tmp_path), listener)
     child.write(b"said ")
@@ -201,7 +201,7 @@ async def test_its_three_pipes_and_its_status(nursery: Nursery, tmp_path: Path) 
     assert listener.heard == b"said and heard"
 
 
-async def test_its_whole_group_ends_with_it(nursery: Nursery, tmp_path: Path) -> None:
+async def test_its_whole_group_ends_with_it(nursery: ChildGroup, tmp_path: Path) -> None:
     """Its own child holds the other end of a pipe, and only its death takes it away."""
     os.mkfifo(tmp_path / "held")
     held = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
@@ -227,7 +227,7 @@ def _read(pipe: int) -> bytes | None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-async def test_it_inherits_nothing_but_its_pipes(nursery: Nursery, tmp_path: Path) -> None:
+async def test_it_inherits_nothing_but_its_pipes(nursery: ChildGroup, tmp_path: Path) -> None:
     """Not even what somebody else in this process has made inheritable."""
     leaked = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(leaked, True)
@@ -240,7 +240,7 @@ async def test_it_inherits_nothing_but_its_pipes(nursery: Nursery, tmp_path: Pat
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Popen forks")
-async def test_starting_it_does_not_copy_our_page_tables(nursery: Nursery, tmp_path: Path) -> None:
+async def test_starting_it_does_not_copy_our_page_tables(nursery: ChildGroup, tmp_path: Path) -> None:
     """A fork marks every page of ours as shared, and writing to each costs a fault afterwards; a vfork does not."""
     pages = 4096
     with mmap.mmap(-1, pages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as ballast:
@@ -260,7 +260,7 @@ def _touch(memory: mmap.mmap) -> None:
 # ---- bad ends
 
 
-async def test_one_that_ignores_the_polite_signal_is_killed(nursery: Nursery, tmp_path: Path) -> None:
+async def test_one_that_ignores_the_polite_signal_is_killed(nursery: ChildGroup, tmp_path: Path) -> None:
     """And so is its own child, which ignores it too."""
     listener = Listener()
     script = "trap '' TERM; sleep 600 & echo $!; while :; do wait; done"
@@ -272,13 +272,15 @@ async def test_one_that_ignores_the_polite_signal_is_killed(nursery: Nursery, tm
     await dead(inner)
 
 
-async def test_a_grandchild_that_holds_the_pipes_ends_with_its_group(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_grandchild_that_holds_the_pipes_ends_with_its_group(nursery: ChildGroup, tmp_path: Path) -> None:
     done = await run_once(nursery, shell("sleep 600 & echo $!; exit 4", tmp_path), timeout=20)
     assert done.code == 4
     await dead(int(done.stdout))
 
 
-async def test_one_that_left_the_group_and_holds_the_pipes_is_not_waited_for(nursery: Nursery, tmp_path: Path) -> None:
+async def test_one_that_left_the_group_and_holds_the_pipes_is_not_waited_for(
+    nursery: ChildGroup, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "left")
     leave = "import os, time; os.setsid(); print(os.getpid(), file=open('left', 'w'), flush=True); time.sleep(600)"
     script = f'"{sys.executable}" -c "{leave}" & read pid <left; echo $pid'
@@ -287,7 +289,7 @@ async def test_one_that_left_the_group_and_holds_the_pipes_is_not_waited_for(nur
     assert done.code == 0
 
 
-async def test_a_flood_of_stderr_is_kept_in_bounds_and_does_not_stall_it(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_flood_of_stderr_is_kept_in_bounds_and_does_not_stall_it(nursery: ChildGroup, tmp_path: Path) -> None:
     script = "echo first >&2; head -c 20000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo last >&2; echo out"
     done = await run_once(nursery, shell(script, tmp_path), timeout=60)
     assert done.stdout == "out\n"
@@ -295,13 +297,13 @@ async def test_a_flood_of_stderr_is_kept_in_bounds_and_does_not_stall_it(nursery
     assert len(done.stderr) == STDERR_BYTES
 
 
-async def test_more_output_than_is_wanted(nursery: Nursery, tmp_path: Path) -> None:
+async def test_more_output_than_is_wanted(nursery: ChildGroup, tmp_path: Path) -> None:
     script = "head -c 3000000 /dev/zero | tr '\\0' x"
     done = await run_once(nursery, shell(script, tmp_path), timeout=60, limit=1000)
     assert (done.code, done.stdout) == (0, "x" * 1000)
 
 
-async def test_an_endless_line_is_an_error_before_it_ends(nursery: Nursery, tmp_path: Path) -> None:
+async def test_an_endless_line_is_an_error_before_it_ends(nursery: ChildGroup, tmp_path: Path) -> None:
     reader = LineReader(100_000)
     refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -318,7 +320,7 @@ async def test_an_endless_line_is_an_error_before_it_ends(nursery: Nursery, tmp_
     assert (await listener.exit).code == -signal.SIGTERM
 
 
-async def test_one_that_dies_at_once_leaves_no_descriptor(nursery: Nursery, tmp_path: Path) -> None:
+async def test_one_that_dies_at_once_leaves_no_descriptor(nursery: ChildGroup, tmp_path: Path) -> None:
     await run_once(nursery, shell("exit 0", tmp_path), timeout=20)  # whatever the loop keeps, it has now
     before = descriptors()
     for _ in range(5):
@@ -348,7 +350,7 @@ def descriptors() -> int:
     ],
 )
 async def test_what_cannot_be_started_is_named(argv: tuple[str, ...], cwd: str, reason: str) -> None:
-    nursery = Nursery()
+    nursery = ChildGroup()
     before = descriptors()
     with pytest.raises(CannotStart) as told:
         await nursery.start(Command(argv, cwd, ENVIRONMENT), Listener())
@@ -357,13 +359,13 @@ async def test_what_cannot_be_started_is_named(argv: tuple[str, ...], cwd: str, 
 
 
 async def test_a_closed_nursery_starts_nothing(tmp_path: Path) -> None:
-    nursery = Nursery()
+    nursery = ChildGroup()
     await nursery.aclose()
-    with pytest.raises(NurseryClosed):
+    with pytest.raises(ChildGroupClosed):
         await nursery.start(shell("exit 0", tmp_path), Listener())
 
 
-async def test_a_nursery_takes_all_its_children_with_it(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_nursery_takes_all_its_children_with_it(nursery: ChildGroup, tmp_path: Path) -> None:
     listeners = [Listener(), Listener(), Listener()]
     for listener in listeners:
         await nursery.start(shell("echo; cat", tmp_path), listener)
@@ -377,7 +379,7 @@ async def test_a_nursery_takes_all_its_children_with_it(nursery: Nursery, tmp_pa
 # ---- cancelled, late, slow
 
 
-async def test_cancelling_ends_the_group_before_it_returns(nursery: Nursery, tmp_path: Path) -> None:
+async def test_cancelling_ends_the_group_before_it_returns(nursery: ChildGroup, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "begun")
     running = asyncio.ensure_future(
         run_once(nursery, shell("sleep 600 & echo $! $$ >begun; wait", tmp_path), timeout=600)
@@ -391,7 +393,7 @@ async def test_cancelling_ends_the_group_before_it_returns(nursery: Nursery, tmp
         await dead(pid)
 
 
-async def test_cancelling_whoever_waits_leaves_the_child_alone(nursery: Nursery, tmp_path: Path) -> None:
+async def test_cancelling_whoever_waits_leaves_the_child_alone(nursery: ChildGroup, tmp_path: Path) -> None:
     listener = Listener()
     child = await nursery.start(shell("cat; exit 5", tmp_path), listener)
     waiting = asyncio.ensure_future(child.wait())
@@ -404,7 +406,7 @@ async def test_cancelling_whoever_waits_leaves_the_child_alone(nursery: Nursery,
     assert (await child.wait()).code == 5
 
 
-async def test_cancelling_the_start_leaves_nothing(nursery: Nursery, tmp_path: Path) -> None:
+async def test_cancelling_the_start_leaves_nothing(nursery: ChildGroup, tmp_path: Path) -> None:
     starting = asyncio.ensure_future(nursery.start(shell("sleep 600", tmp_path), Listener()))
     await asyncio.sleep(0)
     assert nursery.live == 1
@@ -414,14 +416,14 @@ async def test_cancelling_the_start_leaves_nothing(nursery: Nursery, tmp_path: P
     assert nursery.live == 0
 
 
-async def test_too_late_is_a_timeout_with_the_program_dead(nursery: Nursery, tmp_path: Path) -> None:
+async def test_too_late_is_a_timeout_with_the_program_dead(nursery: ChildGroup, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
         await run_once(nursery, shell("sleep 600", tmp_path), timeout=0.05)
     assert nursery.live == 0
 
 
 async def test_a_slow_reader_loses_nothing_when_the_program_ends_meanwhile(
-    nursery: Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nursery: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in the pipe waits for its reader, however long that takes: here longer than `DRAIN_S`."""
     monkeypatch.setattr("caretway.processes.child.DRAIN_S", 0.1)
@@ -449,7 +451,7 @@ async def test_a_slow_reader_loses_nothing_when_the_program_ends_meanwhile(
     assert listener.heard == b"begun\n" + bytes(60_000)
 
 
-async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: Nursery, tmp_path: Path) -> None:
+async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: ChildGroup, tmp_path: Path) -> None:
     listener = Listener()
     child = await nursery.start(shell("head -c 60000 /dev/zero", tmp_path), listener)
     child.pause()
@@ -460,7 +462,7 @@ async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: Nursery, tmp
 
 
 async def test_closing_one_that_has_ended_kills_what_it_left_behind(
-    nursery: Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nursery: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its background child holds the pipes and ignores the polite signal; nobody waits for `DRAIN_S` then."""
     monkeypatch.setattr("caretway.processes.child.DRAIN_S", 600)
@@ -476,7 +478,7 @@ async def test_closing_one_that_has_ended_kills_what_it_left_behind(
     await dead(int(listener.heard))
 
 
-async def test_backpressure_on_its_input(nursery: Nursery, tmp_path: Path) -> None:
+async def test_backpressure_on_its_input(nursery: ChildGroup, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     listener = Listener()
     child = await nursery.start(shell("read go <go; cat | wc -c", tmp_path), listener)
@@ -489,7 +491,7 @@ async def test_backpressure_on_its_input(nursery: Nursery, tmp_path: Path) -> No
     assert int(listener.heard) == 1_000_000
 
 
-async def test_a_pipe_that_closes_early_is_told(nursery: Nursery, tmp_path: Path) -> None:
+async def test_a_pipe_that_closes_early_is_told(nursery: ChildGroup, tmp_path: Path) -> None:
     told: list[Pipe] = []
     both = asyncio.Event()
 
@@ -505,7 +507,9 @@ async def test_a_pipe_that_closes_early_is_told(nursery: Nursery, tmp_path: Path
     await child.aclose()
 
 
-async def test_without_pidfd_a_thread_waits(nursery: Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pidfd_a_thread_waits(
+    nursery: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """macOS, and old kernels."""
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     done = await run_once(nursery, shell("echo out; exit 3", tmp_path), timeout=20)

@@ -14,7 +14,7 @@ from caretway.core.turn import Abilities, ModelInfo
 from caretway.prove import conversing
 from caretway.prove.cases import BY_NAME, NEEDS_TEXT, PRIVATE
 from caretway.prove.conversing import converse
-from caretway.prove.desk import Bench, Changes, Desk, Roles
+from caretway.prove.desk import Bench, Changes, ProveContext, Roles
 from caretway.prove.questions import Prover
 from turns import PlayedBackend, PlayedTurn, called
 
@@ -36,7 +36,7 @@ class Obedient(PlayedBackend[PlayedTurn]):
         return turn
 
 
-def prover(*turns: PlayedTurn, patience_s: float = 5.0) -> tuple[Prover, Desk]:
+def prover(*turns: PlayedTurn, patience_s: float = 5.0) -> tuple[Prover, ProveContext]:
     backend = Obedient(list(turns), name="cli", listed=(ModelInfo("auto"),), abilities=TEXT_ONLY)
     models = ModelCatalogue(backend, extra=(), aliases={}, strict=False, clock=lambda: 0.0)
     bench = Bench(backend, models)
@@ -45,7 +45,7 @@ def prover(*turns: PlayedTurn, patience_s: float = 5.0) -> tuple[Prover, Desk]:
     async def open_bench(changes: Changes) -> AsyncIterator[Bench]:
         yield bench
 
-    desk = Desk(open_bench, bench, Roles("auto"))
+    desk = ProveContext(open_bench, bench, Roles("auto"))
     return Prover(desk, patience_s), desk
 
 

@@ -12,7 +12,7 @@ from caretway.core.errors import GatewayError
 from caretway.core.stored_response import StoredResponse
 from caretway.dialects.openai_responses.store import ResponseStore
 from caretway.sessions import response_file
-from caretway.sessions.response_file import ResponseFile, ResponseShelf
+from caretway.sessions.response_file import AccountResponses, ResponseFile
 
 
 def file(path: Path) -> ResponseFile:
@@ -46,7 +46,7 @@ def test_a_response_that_cannot_be_deleted_is_not_told_to_be_gone(
 ) -> None:
     monkeypatch.setattr(response_file, "PATIENCE_S", 0.01)
     kept = file(tmp_path / "responses")
-    store = ResponseStore(ResponseShelf(kept, "me"))
+    store = ResponseStore(AccountResponses(kept, "me"))
     store.keep("resp_1", b'{"output":[]}', (), (), None)
     kept._write()
     with closing(sqlite3.connect(tmp_path / "responses", isolation_level=None)) as other:

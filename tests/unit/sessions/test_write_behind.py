@@ -10,7 +10,7 @@ from caretway.sessions.store import SqliteStore
 from caretway.sessions.write_behind import DELAY_S, MAX_SNAPSHOT_BYTES, MAX_WAITING, WriteBehind
 
 
-class Shelf:
+class AccountStore:
     def __init__(self) -> None:
         self.kept: dict[bytes, Snapshot] = {}
         self.writes = 0
@@ -54,7 +54,7 @@ def snapshot(number: int) -> Snapshot:
 
 
 async def test_what_comes_together_is_written_together() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf)
     for number in range(5):
         store.remember(b"%d" % number, snapshot(number))
@@ -64,7 +64,7 @@ async def test_what_comes_together_is_written_together() -> None:
 
 
 async def test_what_is_asked_for_is_written_first() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf)
     store.remember(b"key", snapshot(1))
     assert not store.settled
@@ -74,7 +74,7 @@ async def test_what_is_asked_for_is_written_first() -> None:
 
 
 async def test_of_two_with_one_key_the_later_counts() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf)
     store.remember(b"key", snapshot(1))
     store.remember(b"key", snapshot(2))
@@ -83,7 +83,7 @@ async def test_of_two_with_one_key_the_later_counts() -> None:
 
 
 async def test_no_more_than_so_many_wait() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf)
     for number in range(MAX_WAITING + 1):
         store.remember(b"%d" % number, snapshot(number))
@@ -108,7 +108,7 @@ async def test_a_line_of_turns_in_one_write() -> None:
 
 
 async def test_writing_takes_no_time_of_the_loop() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf, lambda: shelf)
     shelf.gate.clear()
     store.remember(b"1", snapshot(1))
@@ -125,7 +125,7 @@ async def test_writing_takes_no_time_of_the_loop() -> None:
 
 
 async def test_a_store_that_cannot_keep_up_forgets() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf, lambda: shelf)
     shelf.gate.clear()
     for number in range(MAX_WAITING * 3):
@@ -153,7 +153,7 @@ async def test_two_connections_to_one_file(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_that_grew_too_much_is_not_kept() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf)
     piece = bytes(MAX_SNAPSHOT_BYTES // 2)
     store.remember(b"too much", Snapshot("agent", b"!", {b"1": piece, b"2": piece}))
@@ -163,7 +163,7 @@ async def test_a_conversation_that_grew_too_much_is_not_kept() -> None:
 
 
 async def test_a_conversation_is_forgotten_also_when_it_was_not_written_yet() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf, lambda: shelf)
     store.remember(b"one", Snapshot("agent", b"", conversation="c1"))
     store.remember(b"two", Snapshot("agent", b"", conversation="c2"))
@@ -174,7 +174,7 @@ async def test_a_conversation_is_forgotten_also_when_it_was_not_written_yet() ->
 
 
 async def test_the_pieces_of_a_conversation_are_read_beside_the_event_loop() -> None:
-    shelf = Shelf()
+    shelf = AccountStore()
     store = WriteBehind(shelf, lambda: shelf)
     assert await store.pieces(b"parent", 100) == {b"piece": b"parent"}
     assert await store.pieces(b"parent", 1) is None

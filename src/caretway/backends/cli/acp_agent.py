@@ -30,7 +30,7 @@ from .models import (
     next_choice,
     read_options,
 )
-from .process import AgentNursery
+from .process import AgentChildGroup
 from .prompt import Prompt
 
 # ---- JSON-RPC 2.0, one message per line, both directions: answers matched to requests by id, each request of the agent
@@ -234,7 +234,7 @@ class AcpAgent:
     def alive(self) -> bool:
         return self._child is not None and self._child.alive and self._gone is None
 
-    async def start(self, nursery: AgentNursery) -> None:
+    async def start(self, nursery: AgentChildGroup) -> None:
         """Raises GatewayError when there is no agent to talk to; nothing is left of it then."""
         self._child = await nursery.start(self._setup.command, self)
         try:

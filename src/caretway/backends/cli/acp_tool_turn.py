@@ -68,7 +68,7 @@ class ToolHost(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DeskOffer:
+class TurnOffer:
     specs: Sequence[ToolSpec]
     choice: ToolChoice
 
@@ -96,7 +96,7 @@ class _Step:
 
 
 class AcpToolTurn(AcpTurn):
-    def __init__(self, *arguments: Any, offer: DeskOffer, host: ToolHost) -> None:
+    def __init__(self, *arguments: Any, offer: TurnOffer, host: ToolHost) -> None:
         self.tools: Sequence[Mapping[str, Any]] = listed_tools(offer.specs)
         self._offer = offer
         self._host = host

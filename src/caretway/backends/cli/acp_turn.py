@@ -22,7 +22,7 @@ from .acp_agent import AcpAgent, AcpSetup, RpcError
 from .acp_translate import AcpTranslator
 from .faults import Circumstances
 from .models import NO_WISH, ModelWish
-from .process import AgentNursery, Slot
+from .process import AgentChildGroup, Slot
 from .program import CliLimits, Work
 from .prompt import CliChat, Prompt, write_chat
 
@@ -43,7 +43,7 @@ class Warm:
 
 class AcpPool:
     def __init__(
-        self, nursery: AgentNursery, prepare: Prepare, *, processes: int, idle: float, max_sessions: int
+        self, nursery: AgentChildGroup, prepare: Prepare, *, processes: int, idle: float, max_sessions: int
     ) -> None:
         self._nursery = nursery
         self._prepare = prepare

@@ -27,7 +27,7 @@ from ...processes.nursery import Output, run_once
 from ...sessions.loop_guard import GuardSettings, LiveGuard
 from ..builtin_tools.local.workspaces import HEADER, workspace_of
 from .acp_agent import AcpSetup
-from .acp_tool_turn import VIA, AcpToolTurn, DeskOffer
+from .acp_tool_turn import VIA, AcpToolTurn, TurnOffer
 from .acp_translate import AcpTranslator
 from .acp_turn import AcpLaunch, AcpPool, AcpTurn
 from .faults import Circumstances, classify
@@ -35,7 +35,7 @@ from .models import BUILT_IN, CliAccount, ModelList, ModelWish, read_models, wit
 from .native_tools import ClientTools, ToolHandover
 from .print_translate import PrintTranslator, Showing
 from .print_turn import Launch, PrintTurn
-from .process import AgentNursery, Scratch, Slots
+from .process import AgentChildGroup, Scratch, Slots
 from .program import (
     AGAIN_S,
     CliLimits,
@@ -106,7 +106,7 @@ class CursorCliBackend:
             reasoning=True,
             usage=setup.transport == "print",
         )
-        self.nursery = AgentNursery()
+        self.nursery = AgentChildGroup()
         self._setup = setup
         self._clock = clock
         self._environment = child_environment(setup.environment, setup.api_key)
@@ -247,7 +247,7 @@ class CursorCliBackend:
         parts = (self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep)
         if not request.tools:
             return AcpTurn(*parts)
-        offer = DeskOffer(request.tools, request.tool_choice)
+        offer = TurnOffer(request.tools, request.tool_choice)
         return AcpToolTurn(*parts, offer=offer, host=self._client_tools)
 
     def _wish(self, request: TurnRequest) -> ModelWish:

@@ -21,7 +21,7 @@ from ...processes.child import Child, Command, Exit
 from ...processes.lines import LineReader
 from ...processes.tasks import spawn
 from .print_translate import PrintTranslator
-from .process import AgentNursery, Slot
+from .process import AgentChildGroup, Slot
 from .program import CliLimits, safe_chat_id
 from .prompt import CliChat, write_chat
 
@@ -48,7 +48,7 @@ class PrintTurn:
         launch: Launch,
         translate: Callable[[], PrintTranslator],
         slot: Slot,
-        nursery: AgentNursery,
+        nursery: AgentChildGroup,
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
         keep: Callable[[CliChat], None],

@@ -151,7 +151,7 @@ MUTE_S: Final = 0.5
 """How long a program may run on after it closed its output: nothing more can arrive from it."""
 
 
-class AgentNursery(nursery.Nursery):
+class AgentChildGroup(nursery.ChildGroup):
     async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
         """Raises GatewayError."""
         begun: list[Child] = []
@@ -170,7 +170,7 @@ class AgentNursery(nursery.Nursery):
         try:
             begun.append(await super().start(command, sink, pipe_closed))
             return begun[0]
-        except nursery.NurseryClosed as closed:
+        except nursery.ChildGroupClosed as closed:
             raise gateway_stops() from closed
         except CannotStart as failure:
             raise GatewayError(

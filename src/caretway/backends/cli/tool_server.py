@@ -131,7 +131,7 @@ _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 
 
-class ToolDesk(Protocol):
+class OfferingTurn(Protocol):
     """The turn whose tools are offered at one address."""
 
     tools: Sequence[Mapping[str, Any]]
@@ -148,12 +148,12 @@ class ToolServer:
     def __init__(self, version: str, *, sign_of_life: float = SIGN_OF_LIFE_S) -> None:
         self._version = version
         self._sign_of_life = sign_of_life
-        self._desks: dict[str, ToolDesk] = {}
+        self._desks: dict[str, OfferingTurn] = {}
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
         self._connections: set[asyncio.StreamWriter] = set()
 
-    async def open(self, desk: ToolDesk) -> str:
+    async def open(self, desk: OfferingTurn) -> str:
         """The address at which this turn's tools are offered from now on."""
         async with self._starting:
             if self._server is None:
@@ -222,7 +222,7 @@ class ToolServer:
 
     async def _call(
         self,
-        desk: ToolDesk,
+        desk: OfferingTurn,
         use: McpUse,
         connection: h11.Connection,
         reader: asyncio.StreamReader,
@@ -262,7 +262,7 @@ async def _hung_up(reader: asyncio.StreamReader) -> None:
         await reader.read(1)
 
 
-async def _awaited(desk: ToolDesk, use: McpUse) -> Answer:
+async def _awaited(desk: OfferingTurn, use: McpUse) -> Answer:
     return await desk.called(use)
 
 

@@ -21,7 +21,7 @@ from ...installation import install_command
 from ...processes.child import CannotStart, Child, Command, Exit
 from ...processes.lines import LineReader
 from ...processes.memory import resident_bytes
-from ...processes.nursery import Nursery
+from ...processes.nursery import ChildGroup
 from ...processes.tasks import spawn
 from .frames import Frame, Told, bridge_lost, fault_of, read_frame, sdk_unfit
 
@@ -148,7 +148,7 @@ class SdkBridge:
     def alive(self) -> bool:
         return not (self.gone.done() or self.spoiled or self.broken)
 
-    async def start(self, nursery: Nursery) -> None:
+    async def start(self, nursery: ChildGroup) -> None:
         """Raises GatewayError; then no process is left behind."""
         try:
             self._child = await nursery.start(self._setup.command(), self)
@@ -262,7 +262,7 @@ class Bridges:
     def __init__(self, setup: BridgeSetup) -> None:
         self._setup = setup
         self._current: SdkBridge | None = None
-        self._nursery = Nursery()
+        self._nursery = ChildGroup()
         self._starting: asyncio.Task[SdkBridge | GatewayError] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False

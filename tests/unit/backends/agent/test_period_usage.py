@@ -108,7 +108,7 @@ def test_a_reset_that_is_over_is_not_told() -> None:
     assert error is not None and error.retry_after == UNTIL - NOW
 
 
-class Desk:
+class ProveContext:
     """Where usage is asked for."""
 
     def __init__(self, answer: UnaryResponse | Exception) -> None:
@@ -133,7 +133,7 @@ SPENT = UnaryResponse(200, JSON, msgspec.json.encode({"planUsage": {"apiPercentU
 
 
 async def test_refusals_that_come_together_make_one_call() -> None:
-    desk = Desk(SPENT)
+    desk = ProveContext(SPENT)
     desk.opens.clear()
     check = desk.check()
     waiting = [asyncio.ensure_future(check.spent("me", model)) for model in ("gpt-5.4", "gpt-5.4", "auto")]
@@ -150,7 +150,7 @@ async def test_refusals_that_come_together_make_one_call() -> None:
 
 async def test_an_answer_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(period_usage, "FRESH_S", 0.0)
-    desk = Desk(SPENT)
+    desk = ProveContext(SPENT)
     check = desk.check()
     for asked in (1, 2):
         assert await check.spent("me", "gpt-5.4") is not None
@@ -169,7 +169,7 @@ NOTHING_KNOWN = [
 
 @pytest.mark.parametrize("answer", NOTHING_KNOWN)
 async def test_what_goes_wrong_means_that_nothing_is_known(answer: UnaryResponse | Exception) -> None:
-    desk = Desk(answer)
+    desk = ProveContext(answer)
     check = desk.check()
     assert await check.spent("me", "gpt-5.4") is None
     asked = desk.asked
@@ -179,6 +179,6 @@ async def test_what_goes_wrong_means_that_nothing_is_known(answer: UnaryResponse
 
 async def test_no_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(period_usage, "PATIENCE_S", 0.01)
-    desk = Desk(SPENT)
+    desk = ProveContext(SPENT)
     desk.opens.clear()
     assert await desk.check().spent("me", "gpt-5.4") is None

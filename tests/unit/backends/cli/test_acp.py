@@ -23,7 +23,7 @@ from caretway.core.events import (
 )
 
 
-class Desk:
+class ProveContext:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -42,7 +42,7 @@ class Desk:
 
 
 async def test_requests_and_their_answers() -> None:
-    desk = Desk()
+    desk = ProveContext()
     first, second = desk.rpc.request("a", {"x": 1}), desk.rpc.request("b", {})
     assert desk.sent[0] == {"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"x": 1}}
     assert desk.hear({"id": 2, "error": {"code": -32603, "message": "bad", "data": {"details": "why"}}})
@@ -59,7 +59,7 @@ async def test_requests_and_their_answers() -> None:
 
 
 async def test_every_request_with_an_id_is_answered() -> None:
-    desk = Desk()
+    desk = ProveContext()
     for number in (0, "text", None):
         desk.hear({"id": number, "method": "known", "params": {}})
         desk.hear({"id": number, "method": "other"})
@@ -71,7 +71,7 @@ async def test_every_request_with_an_id_is_answered() -> None:
 
 
 async def test_what_is_no_message() -> None:
-    desk = Desk()
+    desk = ProveContext()
     assert not desk.rpc.feed(b"Update available")
     assert not desk.rpc.feed(b"[1]")
     await asyncio.sleep(0)

@@ -154,7 +154,7 @@ def test_aliases_are_added_and_hide_nothing() -> None:
     assert {row.stands_for for row in rows[3:]} == {"auto"}
 
 
-class Shelf:
+class AccountStore:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.fetched = 0
@@ -175,7 +175,7 @@ class Shelf:
 
 
 async def test_a_kept_list_is_served_at_once_while_a_newer_one_is_fetched(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "sub" / "models.json")
+    shelf = AccountStore(tmp_path / "sub" / "models.json")
     await shelf.models().models()
     later = shelf.models()
     shelf.now, shelf.found = 5000.0, (ModelInfo("b", "B"),)
@@ -192,7 +192,7 @@ async def test_a_kept_list_is_served_at_once_while_a_newer_one_is_fetched(tmp_pa
 
 @pytest.mark.parametrize("kept", [b"{broken", b"[" * 5000, b"\xff\x00", b"[]", b'{"fetched_at": 1, "models": ["a"]}'])
 async def test_without_a_list_that_can_be_read_there_is_auto(kept: bytes, tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "models.json")
+    shelf = AccountStore(tmp_path / "models.json")
     shelf.found = None
     (tmp_path / "models.json").write_bytes(kept)
     assert await shelf.models().models() == FALLBACK

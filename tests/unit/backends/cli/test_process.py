@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.backends.cli.process import AgentNursery
+from caretway.backends.cli.process import AgentChildGroup
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.processes.child import Command, Exit
 
@@ -19,7 +19,7 @@ class Listener:
 
 @pytest.mark.parametrize("there", [False, True])
 async def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, there: bool) -> None:
-    nursery = AgentNursery()
+    nursery = AgentChildGroup()
     program = tmp_path / "cursor-agent"
     if there:
         program.write_text("not executable")
@@ -32,11 +32,11 @@ async def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, there: 
 
 async def test_a_missing_workspace_is_named(tmp_path: Path) -> None:
     with pytest.raises(GatewayError, match=f"No such file or directory: {tmp_path / 'gone'}"):
-        await AgentNursery().start(Command(("/bin/true",), str(tmp_path / "gone"), {}), Listener())
+        await AgentChildGroup().start(Command(("/bin/true",), str(tmp_path / "gone"), {}), Listener())
 
 
 async def test_a_gateway_that_stops_starts_nothing(tmp_path: Path) -> None:
-    nursery = AgentNursery()
+    nursery = AgentChildGroup()
     await nursery.aclose()
     with pytest.raises(GatewayError) as told:
         await nursery.start(Command(("/bin/true",), str(tmp_path), {}), Listener())

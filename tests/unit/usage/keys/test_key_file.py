@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from caretway.core.errors import GatewayError
-from caretway.usage.key_file import CLUSTER_COPY, FILE, LOCK, KeyBook, KeyFile, added, digest_of, renamed, revoked
+from caretway.usage.key_file import CLUSTER_COPY, FILE, LOCK, KeyFile, KeyRegistry, added, digest_of, renamed, revoked
 
 KEY, OTHER = "cw-0123456789abcdef", "cw-fedcba9876543210"
 
@@ -86,13 +86,13 @@ def test_a_broken_file_is_told_and_left_alone(tmp_path: Path) -> None:
         with pytest.raises(GatewayError, match="Cannot read the gateway's keys"):
             attempt()
     with pytest.raises(GatewayError, match="Cannot read"):
-        KeyBook(KeyFile(tmp_path))
+        KeyRegistry(KeyFile(tmp_path))
     assert (tmp_path / FILE).read_text() == "{"
 
 
 def test_a_running_gateway_notices_every_change(tmp_path: Path) -> None:
     file = KeyFile(tmp_path)
-    book = KeyBook(KeyFile(tmp_path))
+    book = KeyRegistry(KeyFile(tmp_path))
     assert book.current() is None
     make(file, KEY, "anna")
     known = book.current()
@@ -104,23 +104,23 @@ def test_a_running_gateway_notices_every_change(tmp_path: Path) -> None:
     assert book.named("anna") is None
     file.change(lambda keys: revoked(keys, "bob"))
     assert book.current() == {}, "none is left, and every request is refused"
-    assert KeyBook(KeyFile(tmp_path)).current() == {}, "also after a restart"
+    assert KeyRegistry(KeyFile(tmp_path)).current() == {}, "also after a restart"
     file.path.unlink()
     assert book.current() == {}, "a running gateway is not opened"
-    assert KeyBook(KeyFile(tmp_path)).current() is None
+    assert KeyRegistry(KeyFile(tmp_path)).current() is None
 
 
 def test_a_copy_of_a_cluster_that_never_had_a_key_requires_none(tmp_path: Path) -> None:
     copy = KeyFile(tmp_path, name=CLUSTER_COPY)
     copy.keep(0, ())
-    assert KeyBook(copy).current() is None
+    assert KeyRegistry(copy).current() is None
     copy.keep(2, ())
-    assert KeyBook(copy).current() == {}, "the last one was revoked"
+    assert KeyRegistry(copy).current() == {}, "the last one was revoked"
 
 
 def test_keys_that_were_known_survive_a_broken_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make(KeyFile(tmp_path), KEY, "anna")
-    book = KeyBook(KeyFile(tmp_path))
+    book = KeyRegistry(KeyFile(tmp_path))
     (tmp_path / FILE).write_text("not json")
     assert digest_of(KEY) in (book.current() or {})
     assert digest_of(KEY) in (book.current() or {})
