@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ..core.request import Message, Role, ToolSpec
+from ..core.request import Message, Role, Text, ToolSpec
 
 TURN: Final = "turn"
 TITLE: Final = "title"
@@ -41,6 +41,7 @@ def kind_of_request(
         for words, kind in _INSTRUCTIONS.items():
             if messages[0].text.startswith(words):
                 return kind
-    if messages and messages[-1].role is Role.USER and messages[-1].text.startswith(_COMPACT):
+    last = next((one for one in reversed(messages) if one.role is not Role.SYSTEM), None)
+    if last is not None and any(isinstance(part, Text) and part.text.startswith(_COMPACT) for part in last.parts):
         return COMPACTION
     return SUBAGENT if codex.get(_CODEX_SUBAGENT) or any(name in headers for name in _SUBAGENTS) else TURN

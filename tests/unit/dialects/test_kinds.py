@@ -35,6 +35,8 @@ def system(text: str) -> Message:
         ((PROMPT, COMPACT), {}, None, COMPACTION),
         ((PROMPT, COMPACT), {"x-claude-code-agent-id": "a"}, None, COMPACTION),
         ((COMPACT, PROMPT), {}, None, TURN),
+        ((PROMPT, COMPACT, system("15 tokens left")), {}, None, COMPACTION),
+        ((Message(Role.USER, (Text("Result."), *COMPACT.parts)),), {}, None, COMPACTION),
         ((system("You are a title generator. You output"), PROMPT), {}, None, TITLE),
         ((system("You are a context summarization agent. You"), PROMPT), {}, None, COMPACTION),
         ((PROMPT, system("You are a title generator.")), {}, None, TURN),
