@@ -1,5 +1,6 @@
-"""What open pages cost: gateway CPU per delta of 200 streams with 50 readers of the page's event stream and with none,
-and gateway CPU a second of an idle gateway with one page open.
+"""What open dashboards cost: gateway CPU per delta of 200 streams with 50 dashboards and with none, and gateway CPU a
+second of an idle gateway with one open. Each reads the event stream and, as the Overview does, asks for the last hour
+when that has changed, every two seconds at most.
 
 `python -m bench.watchers [ROUNDS]`. Each round measures nobody, nobody again (A/A) and 50 readers, in changing order,
 seconds apart, by the CPU clock of the gateway's process: what else runs on the machine counts for all three.
@@ -18,16 +19,18 @@ STREAMS: Final = 200
 READERS: Final = 50
 DELTAS: Final = 60
 PAUSE_MS: Final = 100
+APART_S: Final = 2.0
 IDLE_S: Final = 20.0
 ROUNDS: Final = 6
 ARMS: Final = {"nobody": 0, "nobody again": 0, f"{READERS} readers": READERS}
 
 
 async def opened(
-    port: int, method: str, path: str, body: bytes = b""
+    port: int, method: str, path: str, body: bytes = b"", close: bool = False
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: {len(body)}\r\n"
+    head += "connection: close\r\n\r\n" if close else "\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
     return reader, writer
@@ -48,14 +51,26 @@ async def model_stream(port: int) -> int:
     return data.count(b'"content":"')
 
 
+async def hour(port: int) -> int:
+    """How many bytes came."""
+    reader, writer = await opened(port, "GET", "/caretway/v1/overview", close=True)
+    try:
+        return len(await reader.read(-1))
+    finally:
+        writer.close()
+
+
 async def page(port: int, began: asyncio.Event) -> int:
     """Reads events until it is cancelled; how many bytes came."""
     reader, writer = await opened(port, "GET", "/caretway/v1/events")
-    total = 0
+    total, asked = 0, 0.0
     try:
         while more := await reader.read(65536):
             total += len(more)
             began.set()
+            if b'"overview"' in more and time.monotonic() - asked >= APART_S:
+                asked = time.monotonic()
+                total += await hour(port)
     except asyncio.CancelledError:
         return total
     finally:

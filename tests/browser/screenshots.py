@@ -28,6 +28,9 @@ from contract.test_ledger_day import KEYS, Day, Talk, command, play, served
 
 ROOT = Path(__file__).parents[2]
 RESPONSES = 260
+STORY = 1001
+"""The number of a conversation that is shown."""
+TOOLS = ["read", "bash", "edit"]
 DAYS = 7
 TABS = (
     *("overview", "conversations", "conversation", "usage", "models", "clients", "playground", "settings", "health"),
@@ -41,7 +44,7 @@ AT_HOME = """(folder) => {
 }"""
 """The folder of the script has another name each time."""
 SETTINGS = """\
-budgets = "runs=400/day, key.tokens=2M/month"
+budgets = "runs=RUNS/day, key.tokens=2M/month"
 model_aliases = { fast = "composer-2.5|sim-fast", mine = "sim-think@high" }
 """
 
@@ -92,7 +95,7 @@ async def shown(page: Page, name: str) -> None:
     await page.locator("main h1").wait_for()
     await page.locator("[aria-busy=true]").wait_for(state="detached")
     if name == "conversation":
-        await page.get_by_label("Search").fill("the history changed")
+        await page.get_by_label("Search").fill(f"talk-{STORY}-")
         await page.locator("tr.linked", has_text="sent again").locator("a").first.click()
         await page.locator(".timeline > li").first.wait_for()
     if name == "clients":
@@ -113,13 +116,15 @@ async def a_week(responses: int) -> AsyncIterator[tuple[Day, str]]:
         day = Day(Path(folder))
         settings = day.places / ".config" / "caretway" / "config.toml"
         settings.parent.mkdir(parents=True)
-        settings.write_text(SETTINGS)
+        settings.write_text(SETTINGS.replace("RUNS", str(responses * 3 // 2)))
         for name in KEYS:
             day.keys[name] = (await command(day, "key", "new", "--name", name)).split()[-1]
         key = (await command(day, "key", "new", "--name", "owner", "--page")).split()[-1]
         async with simulated(LIVE_AT_ONCE) as (_, port):
             async with served(day, port) as process:
                 await play(day, itertools.count(), responses)
+                async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
+                    await story(day, http)
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
             spread(day.places / "data" / "ledger.sqlite")
@@ -130,6 +135,20 @@ async def a_week(responses: int) -> AsyncIterator[tuple[Day, str]]:
                     runs.cancel()
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
+
+
+async def story(day: Day, http: httpx.AsyncClient) -> None:
+    """Work with three tools, another question, and a client that changes what was said before."""
+    talk = Talk(STORY)
+    calls = "\n".join(f"sim: call {tool} {{}}" for tool in TOOLS)
+    body = talk.speaker.body(f"{calls}\nsim: say All tests pass.", TOOLS, stream=True) | {"model": talk.model}
+    heard = await day.ask(http, talk, body)
+    while heard is not None and heard.calls:
+        body = talk.speaker.follow_up(body, heard, {one.id: "a line of the result\n" * 300 for one in heard.calls})
+        heard = await day.ask(http, talk, body)
+    body = talk.goes_on(body, heard.text if heard is not None else "", "sim: say One more thing.")
+    heard = await day.ask(http, talk, body)
+    await day.ask(http, talk, talk.goes_on(body, "An edited answer.", "sim: say It is done."))
 
 
 def spread(ledger: Path) -> None:

@@ -2,6 +2,9 @@
 another.
 """
 
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -90,3 +93,86 @@ async def test_the_policy_stops_an_inline_script(opens: Opens) -> None:
         assert await page.evaluate(as_html) == "TypeError"
         outside = "async () => fetch('http://127.0.0.2:1/').then(() => 'sent', () => 'refused')"
         assert await page.evaluate(outside) == "refused" and await page.evaluate(REFUSED, ["connect-src"])
+
+
+MEGABYTE = 2**20
+FLOODS = {
+    "items": "- x\n" * (MEGABYTE // 4),
+    "one line": "word `code` **bold** " * (MEGABYTE // 21),
+    "a word": "x" * MEGABYTE,
+    "quotes": "> " * 20_000 + "deep\n" + "".join("  " * depth + "- deeper\n" for depth in range(1000)),
+    "fences": "```\n" * (MEGABYTE // 8) + "~~~ a\n" * 1000,
+    "marks": "`" * 200_000 + "*" * 200_000 + "#" * 200_000 + "[" * 200_000 + "\n",
+    "bidi": "\u202e\u2066" * 50_000 + "<b>\n" * 1000,
+}
+WATCH_GAPS = """() => {
+  window.gaps = [];
+  let last = performance.now();
+  const tick = () => {
+    gaps.push(performance.now() - last);
+    last = performance.now();
+    window.timer = setTimeout(tick);
+  };
+  tick();
+}"""
+
+
+def as_stream(text: str) -> str:
+    """A chat completion, forty kilobytes to a chunk."""
+    pieces = [text[at : at + 40_000] for at in range(0, len(text), 40_000)]
+    chunks = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in pieces]
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
+def answers(body: str) -> Callable[[Route], Awaitable[None]]:
+    async def answer(route: Route) -> None:
+        await route.fulfill(body=body, content_type="text/event-stream")
+
+    return answer
+
+
+async def test_a_flood_of_markdown_is_shown_as_text_and_freezes_nothing(opens: Opens) -> None:
+    """Neither the number of blocks nor the size of one grows with the answer, and other work gets its turns."""
+    async with gateway() as client:
+        page = await opens(f"{client.gateway.base_url}/#/playground")
+        await expect(page.get_by_label("Model")).not_to_have_value("")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/try") else None)
+        for name, flood in FLOODS.items():
+            await page.route("**/try", answers(as_stream(flood)))
+            await page.evaluate(WATCH_GAPS)
+            await page.get_by_label("Message").fill("flood")
+            await page.get_by_role("button", name="Send").click()
+            await expect(page.locator(".said.model .foot")).to_contain_text("done in", timeout=60_000)
+            turns, longest = await page.evaluate("() => (clearTimeout(timer), [gaps.length, Math.max(...gaps)])")
+            print(f"{name}: {turns} turns of the page's timers, the longest pause {longest:.0f} ms")
+            shown = await page.locator(".said.model > .words").evaluate("(one) => one.textContent")
+            blocks = await page.locator(".said.model > .words > *").count()
+            assert blocks <= 1001 + 2 * len(flood) // 10_000, name
+            kept = {"items": "x", "one line": "word", "a word": "x", "quotes": "deep", "marks": "[", "bidi": "<b>"}
+            letters = kept.get(name, "a")
+            assert shown.count(letters) == flood.count(letters) or name == "fences", name
+            sizes = await page.locator(".said.model > .words > *").evaluate_all(
+                "(all) => all.map((one) => one.textContent.length)"
+            )
+            assert max(sizes) <= 20_100 and turns > 3, name
+            await page.get_by_role("button", name="New conversation").click()
+            await page.unroute("**/try")
+        assert len(asked) == len(FLOODS), "each is asked for once"
+        await nothing_ran(page)
+
+
+async def test_a_closed_tab_lets_its_turn_go(opens: Opens) -> None:
+    async with gateway() as client:
+        page = await opens(f"{client.gateway.base_url}/#/playground")
+        await expect(page.get_by_label("Model")).not_to_have_value("")
+        await page.get_by_text("Tools", exact=True).click()
+        await page.get_by_label("Offer these tools").check()
+        await page.get_by_label("Message").fill('sim: call get_weather {"city": "Bonn"}\nsim: result')
+        await page.get_by_role("button", name="Send").click()
+        await expect(page.get_by_label("Result of get_weather")).to_be_visible()
+        assert client.gateway.tenants.live == 1
+        await page.close(run_before_unload=True)
+        async with asyncio.timeout(30):
+            while client.gateway.tenants.live:
+                await asyncio.sleep(0.05)

@@ -177,6 +177,16 @@ async def test_a_tool_loop_of_the_openai_sdk_is_seen_live(opens: Opens) -> None:
 
 
 @pytest.mark.all
+async def test_live_turns_are_shown_where_the_ledger_cannot_be_read(opens: Opens, tmp_path: Path) -> None:
+    (tmp_path / "ledger.sqlite").mkdir()
+    async with gateway(data_dir=tmp_path) as client:
+        await client.chat(LOOK_UP, tools=[tool("lookup", "key")])
+        page = await opens(client.gateway.base_url)
+        await expect(page.locator("main")).to_contain_text("The ledger cannot be read")
+        await expect(live_turns(page)).to_contain_text("lookup")
+
+
+@pytest.mark.all
 async def test_the_playground_streams_thinks_calls_and_counts(opens: Opens) -> None:
     async with gateway() as client:
         page = await opens(f"{client.gateway.base_url}/#/playground")

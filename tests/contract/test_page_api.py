@@ -602,6 +602,8 @@ async def test_health_is_told_where_the_ledger_cannot_be_read(tmp_path: Path) ->
         (ledger,) = [found for found in told["findings"] if found["name"] == "ledger"]
         assert not ledger["ok"] and "not a regular file" in ledger["detail"], ledger
         assert told["live"]["answered"] is False and "cannot be read" in told["live"]["says"]
+        assert (await client.http.get(f"{BASE}/overview")).status_code == 500
+        assert (await get(client, "/now"))["turns"] == []
 
 
 async def test_aliases_and_budgets_change_at_once_and_in_the_file(tmp_path: Path) -> None:
@@ -750,4 +752,7 @@ async def test_the_playground_streams_with_the_cookie_and_the_token() -> None:
         async with client.http.stream("POST", f"{BASE}/try", json=body, headers=csrf) as response:
             answer = streamed(response.status_code, response.headers, await response.aread())
         assert (answer.text, answer.reasoning, answer.done) == ("hello", "a", True)
+        while not (listed := await get(client, "/conversations"))["data"]:
+            await asyncio.sleep(0.05)
+        assert listed["data"][0]["client"] == "playground"
         assert (await client.http.post(f"{BASE}/try", json={"model": "x"}, headers=csrf)).status_code == 400

@@ -85,7 +85,11 @@ class WatchedGateway:
         return found
 
     def overview(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask("GET", "/caretway/v1/overview")
+        """The last hour; why it is not known, where the ledger cannot be read."""
+        try:
+            found: dict[str, Any] = self._ask("GET", "/caretway/v1/overview")
+        except CommandFailed as failure:
+            return {"minutes": [], "trouble": failure.message}
         return found
 
     def cancel(self, turn: str) -> str:

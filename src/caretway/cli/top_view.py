@@ -96,7 +96,8 @@ def _hour(overview: dict[str, Any], style: Style, width: int, levels: str) -> li
     """The last sixty minutes, and what today cost; nothing if no ledger is kept."""
     minutes = overview["minutes"]
     if not minutes:
-        return []
+        trouble = printable(overview.get("trouble", ""))
+        return ["", style.bad(cut(trouble, width))] if trouble else []
     answers = [one["answers"] for one in minutes]
     tokens = [sum(one[kind] for kind in KINDS) for one in minutes]
     slow = [one["first_p95"] or 0.0 for one in minutes]

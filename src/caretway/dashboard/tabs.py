@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from .. import __version__
 from ..api import routes
@@ -130,16 +130,16 @@ async def _overview(page: PageApi) -> object:
         return last_hour(db, now), latest(db, MAX_LATEST), _today(db, page.books.price, now)
 
     found = await page.books.ask(look)
-    hour, answers, today = found or (LastHour([], {}), [], _NO_DAY)
+    hour, answers, today = found or (LastHour([], []), [], _NO_DAY)
     for one in answers:
-        one |= _why_failed(page, one["request_id"], one["error"])
+        one |= _why_failed(page, one)
     newest = {error.code: error.message for error in page.notes.errors.values()}
     return {
         "at": now,
         "minutes": hour.minutes,
         "errors": [
-            {"code": code, "count": count, "says": newest.get(code) or _FAILED.get(code, "")}
-            for code, count in hour.codes.items()
+            {"code": one.code, "count": one.count, "says": newest.get(one.code) or _meaning(one.code, one.kind)}
+            for one in hour.failures
         ],
         "answers": answers,
         "today": today,
@@ -153,18 +153,22 @@ _NO_DAY: Final[dict[str, Any]] = {"total": None, "clients": []}
 def _today(db: sqlite3.Connection, price: FindPrice, now: float) -> dict[str, Any]:
     queries, span = LedgerQueries(db, price), _span_of("today", now)
     total = next(queries.totals(span, "all"), Totals())
-    clients = list(queries.totals(span, "client", MAX_CLIENTS))
-    return {"total": _figures(total), "clients": [_figures(row) for row in clients]}
+    clients = sorted(queries.totals(span, "client", MAX_ROWS), key=lambda row: row.cents or 0.0, reverse=True)
+    return {"total": _figures(total), "clients": [_figures(row) for row in clients[:MAX_CLIENTS]]}
 
 
-def _why_failed(page: PageApi, request: str, code: str) -> dict[str, str]:
+def _why_failed(page: PageApi, row: dict[str, Any]) -> dict[str, str]:
     """In the words that the client got, while they are remembered; later, what the code means."""
-    if not code:
+    if not row["error"]:
         return {"message": "", "hint": ""}
-    error = page.notes.errors.get(request)
+    error = page.notes.errors.get(row["request_id"])
     if error is None:
-        return {"message": _FAILED.get(code, ""), "hint": ""}
+        return {"message": _meaning(row["error"], row["outcome"]), "hint": ""}
     return {"message": error.message, "hint": error.hint}
+
+
+def _meaning(code: str, kind: str) -> str:
+    return _FAILED.get(code) or _FAILED.get(kind, "")
 
 
 _FAILED: Final = {
@@ -257,7 +261,7 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
         raise no_such("conversation in the ledger")
     for step in found.steps:
         step["says"] = _explained(step["session"], step["reason"])
-        step |= _why_failed(page, step["request_id"], step["error"])
+        step |= _why_failed(page, step)
     told = msgspec.to_builtins(found)
     kept = page.content.told(name)
     client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
@@ -626,4 +630,5 @@ async def script(page: PageApi, call: HttpCall) -> None:
 
 
 async def playground(page: PageApi, call: HttpCall) -> None:
+    call.request.caller = replace(call.request.caller, client="playground")
     await routes.turn(call)

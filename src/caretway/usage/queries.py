@@ -366,7 +366,8 @@ _FIRST: Final = """SELECT minute, max(CASE WHEN place = (many + 1) / 2 THEN firs
 """Percentiles by the nearest rank."""
 _TOKENS: Final = """SELECT CAST(at / 60 AS INTEGER) AS minute, sum({fresh}), total(cache_read), total(cache_write),
     total(output) FROM runs WHERE at >= ? AND at < ? GROUP BY minute"""
-_CODES: Final = """SELECT error, count(*) FROM responses WHERE at >= ? AND at < ? AND error != '' GROUP BY error
+_CODES: Final = """SELECT error, count(*), max(outcome) FROM responses
+    WHERE at >= ? AND at < ? AND error != '' GROUP BY error
     ORDER BY count(*) DESC, error LIMIT ?"""
 
 
@@ -388,11 +389,18 @@ class Minute(Struct):
     output: int = 0
 
 
+class FailureCount(Struct, frozen=True):
+    code: str
+    count: int
+    kind: str
+    """The kind of error that the code belongs to."""
+
+
 class LastHour(Struct, frozen=True):
     minutes: list[Minute]
     """Sixty; the last one is not over."""
-    codes: dict[str, int]
-    """Code of an error -> how often, the most frequent first."""
+    failures: list[FailureCount]
+    """The most frequent first."""
 
 
 def last_hour(db: sqlite3.Connection, now: float) -> LastHour:
@@ -409,7 +417,7 @@ def last_hour(db: sqlite3.Connection, now: float) -> LastHour:
     for number, *tokens in db.execute(_TOKENS.format(fresh=UNCACHED), span):
         one = minutes[number - oldest]
         one.input, one.cache_read, one.cache_write, one.output = map(int, tokens)
-    return LastHour(minutes, dict(db.execute(_CODES, (*span, MAX_CODES)).fetchall()))
+    return LastHour(minutes, [FailureCount(*row) for row in db.execute(_CODES, (*span, MAX_CODES))])
 
 
 def latest(db: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:

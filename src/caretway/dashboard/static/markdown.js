@@ -3,12 +3,14 @@
 
 import { h } from "./dom.js";
 
-const MAX_BLOCKS = 3000;
+const MAX_BLOCKS = 1000;
 /** Characters of one block: the layout of a longer one would take too long. */
 const MAX_BLOCK = 10000;
 /** Characters that are shown in one frame. */
-const AT_ONCE = 100000;
+const AT_ONCE = 30000;
 const MAX_LEVEL = 5;
+/** Characters of a line in which bold words and code are looked for. */
+const MAX_INLINE = 2000;
 const FENCE = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]{0,30})/;
 const HEADING = /^#{1,6}\s+/;
 const ITEM = /^(\s{0,40})(?:[-*+]|(\d{1,9})[.)])\s+/;
@@ -22,6 +24,7 @@ export class Words {
     this.waiting = "";
     this.frame = 0;
     this.partial = "";
+    this.rest = "";
     this.tail = h("span");
     this.block = null;
     this.fence = "";
@@ -62,13 +65,24 @@ export class Words {
     this.waiting = this.waiting.slice(most);
     this.tail.remove();
     this.partial = lines.pop();
-    for (const line of lines) this.line(line, "\n");
+    lines.forEach((line, index) => {
+      if (this.blocks <= MAX_BLOCKS) this.line(line, "\n");
+      else if (index === lines.length - 1 || this.rest.length > MAX_BLOCK) this.write(this.all(`${line}\n`), true);
+      else this.rest += `${line}\n`;
+    });
     while (this.partial.length > MAX_BLOCK) {
       this.line(this.partial.slice(0, MAX_BLOCK), "");
       this.partial = this.partial.slice(MAX_BLOCK);
     }
     this.tail.textContent = this.partial;
     (this.block ?? this.node).append(this.tail);
+  }
+
+  /** The lines that are shown together: there are too many blocks for one each. */
+  all(line) {
+    const rest = this.rest + line;
+    this.rest = "";
+    return rest;
   }
 
   /** One line that is whole. */
@@ -110,16 +124,20 @@ export class Words {
   }
 
   write(text, bare) {
-    if (!this.block || this.chars > MAX_BLOCK) {
+    for (let at = 0; at < text.length; at += MAX_BLOCK) this.piece(text.slice(at, at + MAX_BLOCK), bare);
+  }
+
+  piece(text, bare) {
+    if (!this.block || this.chars + text.length > 2 * MAX_BLOCK) {
       const { nodeName, className } = this.block ?? {};
       this.open(nodeName ?? "p", className ? { class: className } : {});
     }
     this.chars += text.length;
-    if (bare || text.length > 2000) return this.block.append(text);
-    for (const part of text.split(INLINE)) {
-      if (part.length > 2 && part.startsWith("`")) this.block.append(h("code", null, part.slice(1, -1)));
-      else if (part.length > 4 && part.startsWith("**")) this.block.append(h("strong", null, part.slice(2, -2)));
+    const parts = bare || text.length > MAX_INLINE ? [text] : text.split(INLINE);
+    parts.forEach((part, index) => {
+      if (index % 2) this.block.append(part[0] === "`" ? h("code", null, part.slice(1, -1)) : h("strong", null, part.slice(2, -2)));
+      else if (this.block.lastChild?.nodeType === Node.TEXT_NODE) this.block.lastChild.appendData(part);
       else if (part) this.block.append(part);
-    }
+    });
   }
 }

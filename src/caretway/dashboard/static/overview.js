@@ -11,7 +11,7 @@ export const overview = {
   title: "Overview",
   open(root, _route, app) {
     let failure = null;
-    const view = fetched(root, { paths: ["/overview"], on: ["overview"], draw: (told) => [failure && trouble(failure), app.now && draw(told, app.now, cancel)] });
+    const view = fetched(root, { paths: ["/overview"], on: ["overview"], draw: (told) => [failure && trouble(failure), app.now && draw(told, app.now, cancel)], without: () => app.now && draw(null, app.now, cancel) });
     async function cancel(turn) {
       if (!(await sure(`Cancel the turn of ${plain(turn.client) || "this client"} on ${plain(turn.model)}?`, "Cancel the turn"))) return;
       try {
@@ -43,12 +43,12 @@ function draw(told, now, cancel) {
       "div",
       { class: "stack" },
       now.last_error && lastError(now.last_error),
-      hour(told),
+      told && hour(told),
       turns(now, cancel),
-      latest(told.answers),
+      told && latest(told.answers),
       now.cluster && panel("Cluster", cluster(now.cluster)),
     ),
-    h("div", { class: "stack" }, today(told.today), panel(now.backend.standing === "simulated" ? "Account (simulated)" : "Account", account(now.account)), gatewayPanel(now)),
+    h("div", { class: "stack" }, told && today(told.today), panel(now.backend.standing === "simulated" ? "Account (simulated)" : "Account", account(now.account)), gatewayPanel(now)),
   );
 }
 

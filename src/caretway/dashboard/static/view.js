@@ -19,10 +19,11 @@ export function trouble(failure, again) {
 }
 
 /** Show `draw(data)` in `root`. `paths` are fetched together; `on`: the names in `changed` that ask for more, every two
- * seconds at most. */
-export function fetched(root, { paths, on, draw, now }) {
+ * seconds at most. `without`: what is shown below a failure. */
+export function fetched(root, { paths, on, draw, without }) {
   let leaving = new AbortController();
   let data = null;
+  let failed = null;
   let timer = 0;
   let loaded = 0;
   renew(root, h("p", { class: "muted", "aria-busy": "true" }, "Loading …"));
@@ -37,14 +38,16 @@ export function fetched(root, { paths, on, draw, now }) {
     try {
       const list = typeof paths === "function" ? paths() : paths;
       data = await Promise.all(list.map((path) => get(path, signal)));
-      if (!signal.aborted) redraw();
+      failed = null;
     } catch (failure) {
-      if (!signal.aborted) renew(root, trouble(failure, load));
+      failed = failure;
     }
+    if (!signal.aborted) redraw();
   }
 
   function redraw() {
-    if (data) renew(root, draw(...data));
+    if (failed) renew(root, trouble(failed, load), without?.());
+    else if (data) renew(root, draw(...data));
   }
 
   function soon() {
@@ -55,7 +58,6 @@ export function fetched(root, { paths, on, draw, now }) {
   return {
     load,
     redraw,
-    now,
     changed: (what) => (what.length === 0 || what.some((one) => on.includes(one))) && soon(),
     close: () => (clearTimeout(timer), leaving.abort()),
   };

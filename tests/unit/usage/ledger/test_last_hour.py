@@ -8,7 +8,7 @@ import pytest
 
 from caretway.core.events import RunUsage
 from caretway.storage.database import open_database
-from caretway.usage.queries import MINUTES, Minute, last_hour, latest
+from caretway.usage.queries import MINUTES, FailureCount, Minute, last_hour, latest
 from caretway.usage.writing import LEDGER
 from unit.usage.ledger.told import NOW, REFUSED, kept, response, run
 
@@ -43,13 +43,13 @@ def test_minute_by_minute(db: sqlite3.Connection) -> None:
         -60: Minute(START - 60, input=25, cache_read=60, cache_write=15, output=10),
         0: Minute(START, answers=2, failed=2, refused=1),
     }
-    assert hour.codes == {"quota": 2, "internal": 1}
+    assert hour.failures == [FailureCount("quota", 2, "quota"), FailureCount("internal", 1, "internal")]
 
 
 def test_of_an_empty_ledger(tmp_path: Path) -> None:
     connection = open_database(tmp_path / "ledger.sqlite", LEDGER)
     hour = last_hour(connection, START)
-    assert (len(hour.minutes), sum(one.answers for one in hour.minutes), hour.codes) == (MINUTES, 0, {})
+    assert (len(hour.minutes), sum(one.answers for one in hour.minutes), hour.failures) == (MINUTES, 0, [])
     assert latest(connection, 10) == []
     connection.close()
 
