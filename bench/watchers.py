@@ -26,11 +26,10 @@ ARMS: Final = {"nobody": 0, "nobody again": 0, f"{READERS} readers": READERS}
 
 
 async def opened(
-    port: int, method: str, path: str, body: bytes = b"", close: bool = False
+    port: int, method: str, path: str, body: bytes = b""
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: {len(body)}\r\n"
-    head += "connection: close\r\n\r\n" if close else "\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
     return reader, writer
@@ -51,30 +50,48 @@ async def model_stream(port: int) -> int:
     return data.count(b'"content":"')
 
 
-async def hour(port: int) -> int:
-    """How many bytes came."""
-    reader, writer = await opened(port, "GET", "/caretway/v1/overview", close=True)
-    try:
-        return len(await reader.read(-1))
-    finally:
-        writer.close()
+class Hour:
+    """Asks for the last hour on a connection that stays open, as a browser does."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._asked = 0.0
+
+    async def ask(self) -> int:
+        """How many bytes came."""
+        if time.monotonic() - self._asked < APART_S:
+            return 0
+        self._asked = time.monotonic()
+        if self._connection is None:
+            self._connection = await asyncio.open_connection("127.0.0.1", self._port, limit=2**20)
+        reader, writer = self._connection
+        writer.write(f"GET /caretway/v1/overview HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        await reader.readexactly(length)
+        return length
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection[1].close()
 
 
 async def page(port: int, began: asyncio.Event) -> int:
     """Reads events until it is cancelled; how many bytes came."""
     reader, writer = await opened(port, "GET", "/caretway/v1/events")
-    total, asked = 0, 0.0
+    total, hour = 0, Hour(port)
     try:
         while more := await reader.read(65536):
             total += len(more)
             began.set()
-            if b'"overview"' in more and time.monotonic() - asked >= APART_S:
-                asked = time.monotonic()
-                total += await hour(port)
+            if b'"overview"' in more:
+                total += await hour.ask()
     except asyncio.CancelledError:
         return total
     finally:
         writer.close()
+        hour.close()
     raise RuntimeError("the event stream ended")
 
 
