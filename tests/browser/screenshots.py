@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 from browser.chromium import AXE, CHROMIUM, sandbox
 from browser.judging import outside, violations
@@ -28,6 +28,9 @@ from contract.test_ledger_day import KEYS, Day, Talk, command, play, served
 
 ROOT = Path(__file__).parents[2]
 RESPONSES = 260
+WIDTH = 1200
+SHOWN = ("overview", "conversation", "usage")
+"""In docs/dashboard.md."""
 STORY = 1001
 """The number of a conversation that is shown."""
 TOOLS = ["read", "bash", "edit"]
@@ -52,9 +55,9 @@ model_aliases = { fast = "composer-2.5|sim-fast", mine = "sim-think@high" }
 async def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "dashboard")
-    parser.add_argument("--width", type=int, nargs="+", default=[900])
+    parser.add_argument("--width", type=int, nargs="+", default=[WIDTH])
     parser.add_argument("--scheme", nargs="+", default=["light"], choices=["light", "dark"])
-    parser.add_argument("--tab", nargs="+", default=TABS, choices=TABS)
+    parser.add_argument("--tab", nargs="+", default=SHOWN, choices=TABS)
     parser.add_argument("--responses", type=int, default=RESPONSES)
     parser.add_argument("--whole", action="store_true", help="the whole page, however long")
     asked = parser.parse_args()
@@ -66,7 +69,7 @@ async def main() -> int:
     async with a_week(asked.responses) as (day, key), async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox())
         for width, scheme in itertools.product(asked.width, asked.scheme):
-            context = await browser.new_context(viewport={"width": width, "height": 720}, color_scheme=scheme)
+            context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
             await context.add_init_script(AXE)
             page = await context.new_page()
             await page.goto(day.url)
@@ -80,7 +83,7 @@ async def main() -> int:
                 poor += len(found)
                 for line in found:
                     print(f"{name} at {width}: {line}", file=sys.stderr)
-                plain = asked.width == [900] and asked.scheme == ["light"]
+                plain = asked.width == [WIDTH] and asked.scheme == ["light"]
                 file = asked.to / (f"{name}.png" if plain else f"{name}-{width}-{scheme}.png")
                 await page.screenshot(path=file, full_page=asked.whole)
             await context.close()
@@ -96,7 +99,8 @@ async def shown(page: Page, name: str) -> None:
     await page.locator("[aria-busy=true]").wait_for(state="detached")
     if name == "conversation":
         await page.get_by_label("Search").fill(f"talk-{STORY}-")
-        await page.locator("tr.linked", has_text="sent again").locator("a").first.click()
+        await expect(page.locator("tr.linked")).to_have_count(1)
+        await page.locator("tr.linked").locator("a").first.click()
         await page.locator(".timeline > li").first.wait_for()
     if name == "clients":
         await page.get_by_text("OpenCode", exact=True).click()

@@ -293,15 +293,14 @@ async def forget(page: PageApi, call: HttpCall) -> object:
 
 # ---- why a session was fresh, continued, resumed, replayed or refused
 
-_NOTHING_TO_DO: Final = "Nothing needs to be changed."
 _SAYS: Final = {
-    "first message": f"A new conversation. {_NOTHING_TO_DO}",
+    "first message": "A new conversation.",
     "fresh was asked for": "The request or the settings ask for `fresh`: the whole history was sent. "
     "Leave out `x-caretway-session: fresh`, or set session to auto.",
-    "tool results for a parked turn": f"The run waited for these results and went on. {_NOTHING_TO_DO}",
+    "tool results for a parked turn": "The run waited for these results and went on.",
     "tool results for a parked turn; new tools wait": "The run went on; tools that were added meanwhile are offered to "
-    f"the next one. {_NOTHING_TO_DO}",
-    "the transcript is known": f"Only the new message was sent; Cursor had the rest. {_NOTHING_TO_DO}",
+    "the next one.",
+    "the transcript is known": "Only the new message was sent; Cursor had the rest.",
     "the same request was answered before": "The client repeated a request and got the same answer. If that happens "
     "often, raise the client's timeout.",
     "this backend cannot park a turn": "Every tool result starts a new run with the whole history. "
@@ -339,7 +338,7 @@ _SAYS: Final = {
     "model or account, too old, or from before a restart without its store.",
     "the parked turn was lost": "The waiting run was lost at Cursor, and the history was replayed. "
     "If it happens often, run `caretway doctor`.",
-    "compacted": f"The client summarised its history, so all of it is new to Cursor. {_NOTHING_TO_DO}",
+    "compacted": "The client summarised its history, so all of it is new to Cursor.",
 }
 _BEGINS: Final = (
     (

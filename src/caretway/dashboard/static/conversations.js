@@ -208,7 +208,7 @@ function step(row, on) {
         row.error ? badge(plain(row.error), "bad") : h("span", { class: "muted" }, outcome(row)),
         row.tools.map((tool) => code(tool)),
       ),
-      h("p", { class: "number", title: row.shared ? "Its share of the run's cost, by tokens" : null }, lasted(row.total_ms), row.cents != null && ` · ${row.shared ? "≈ " : ""}${money(row.cents)}`),
+      h("p", { class: "number", title: row.shared ? "Its share of the run's cost, by tokens" : null }, lasted(row.total_ms), row.cents != null && ` · ${row.shared && row.cents >= 0.5 ? "≈ " : ""}${money(row.cents)}`),
     ),
     lane(row, on, words),
     h("p", null, row.session === "replayed" && h("strong", null, "History sent again. "), prose(row.says || row.reason)),
