@@ -220,7 +220,7 @@ def slugs() -> Iterator[tuple[str, BaseModel, Variant]]:
 
 
 def family(model: str) -> Family:
-    """Of a slug, a base id or a bracket string; what nobody knows is served like Cursor's own."""
+    """The family of a slug, a base id or a bracket string; unknown names count as Cursor's own."""
     bare = model.partition("[")[0]
     if bare in BY_ID:
         return BY_ID[bare].family

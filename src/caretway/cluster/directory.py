@@ -1,7 +1,7 @@
 """The members of the cluster: each replica's id (claimed in Redis, not reused while a ticket with it could live), its
 address, its heartbeat, whether it is alive or leaving, and how long that is trusted without Redis.
 
-Rows are sealed: one that was not written with the cluster's key under this name is not there.
+Rows are sealed: one written without the cluster's key, or under another name, is ignored.
 
 The list is read with the heartbeat, so a request asks Redis about a replica only when it has never heard of it.
 """

@@ -272,7 +272,7 @@ class ResponseWriter:
         self._on_writable = wake
 
     def wake_at(self, when: float, wake: Callable[[], None]) -> None:
-        """As the connection's; not after the end, when the next request may have asked for another moment."""
+        """Set the connection's wake-up time. Not after the end: the next request may have set its own."""
         if not self.complete:
             self._transport.wake_at(when, wake)
 

@@ -104,7 +104,7 @@ class HookQueue:
             self._task = None
 
     async def aclose(self) -> None:
-        """What is being told may end; what waits is told, within the same patience."""
+        """Let the current call end and send what waits, within the same time limit."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=self._patience)
             if self._task is not None:

@@ -507,7 +507,7 @@ def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_
 
 
 def read_usage(value: object) -> RunUsage | None:
-    """`inputTokens` does not count what came from the cache; ours does."""
+    """The program's usage. Its `inputTokens` leaves out cached input; ours includes it."""
     if not isinstance(value, dict):
         return None
 
