@@ -4,8 +4,8 @@ enforces nothing."""
 import re
 from pathlib import Path
 
+from caretway.cli.flags import subcommands
 from caretway.cli.main import parser
-from caretway.cli.parsing import subcommands
 from caretway.config.settings import BY_NAME
 
 ROOT = Path(__file__).parents[1]

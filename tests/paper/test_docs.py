@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
+from caretway.cli.flags import flags_of, subcommands
 from caretway.cli.main import parser
-from caretway.cli.parsing import flags_of, subcommands
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "src" / "caretway"

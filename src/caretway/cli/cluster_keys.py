@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..cluster.keys import ClusterKeys
     from ..cluster.spent import RedisSpent
     from ..usage.key_file import Keys, NamedKey
-    from .key_list import KeyRow
+    from .key import KeyRow
 
 Found = TypeVar("Found")
 
@@ -39,7 +39,7 @@ class ClusterKeyFile:
 
     def rows(self, keys: Sequence[NamedKey], now: float) -> list[KeyRow]:
         """The keys with what all gateways have counted of them."""
-        from .key_list import shared_rows
+        from .key import shared_rows
 
         return self._run(lambda _, spent: shared_rows(keys, spent, now))
 

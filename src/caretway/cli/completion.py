@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from .parsing import subcommands
+from .flags import subcommands
 from .process import say
 
 NAME: Final = "completion"

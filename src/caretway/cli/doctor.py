@@ -7,11 +7,14 @@ from __future__ import annotations
 import argparse
 import errno
 import json
+import re
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
+from urllib.parse import urlsplit
 
 from msgspec.structs import asdict
 
@@ -19,9 +22,7 @@ from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
 from ..dashboard.local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
-from .doctor_clients import check_clients
-from .doctor_gateways import check_gateways, check_history
-from .findings import as_lines
+from ..storage.private_file import open_file
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
 from .port_owner import port_owner, strangers_port
@@ -29,8 +30,8 @@ from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .running import dialled, gateway_there, noted_gateways
 from .serve import EACH_ITS_OWN, STANDINGS
-from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
-from .terminal import Style, style_for, terminal_width
+from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts, check_gateways, check_history
+from .terminal import Style, style_for, terminal_width, wrapped
 
 if TYPE_CHECKING:
     from ..core.errors import GatewayError
@@ -357,3 +358,111 @@ def check_port(data_dir: Path, host: str, port: int, trusted: frozenset[int] | N
         return Finding("port", True, f"a gateway is running on {host} port {port}: caretway, backend {backend}")
     whose = port_owner(data_dir, host, port) or "another program"
     return Finding("port", False, f"{host} port {port} is taken by {whose}", "Use another --port.")
+
+
+# ---- findings
+
+# How the findings of `caretway doctor` look: a mark, a name, words folded to the terminal, what to type next.
+
+LEAST_ROOM: Final = 30
+"""Columns for a finding's words, however narrow the terminal is."""
+
+
+def as_lines(findings: Sequence[Finding], style: Style, columns: int | None = None) -> list[str]:
+    """A finding's words are folded to the columns of a terminal; without one they stay in one line."""
+    width = max(len(finding.name) for finding in findings)
+    indent = " " * (width + 8)
+    lines: list[str] = []
+    for finding in findings:
+        mark = style.careful("mend") if finding.fixed else style.good("ok  ") if finding.ok else style.bad("FAIL")
+        words = [finding.detail, finding.hint] if finding.hint else [finding.detail]
+        if columns is not None:
+            room = max(columns - len(indent), LEAST_ROOM)
+            words = [line for text in words for line in wrapped(text, room)]
+        first, *rest = words
+        lines += [f"{mark}  {finding.name.ljust(width)}  {first}", *(indent + line for line in rest)]
+    return lines
+
+
+# ---- doctor clients
+
+# What `doctor` says of the client configurations that it knows: base URLs that point here and are written wrong (too
+# much or too little of `/v1`, https to a plain port, a port where nobody listens). Files are read, never changed.
+
+Api = Literal["openai", "anthropic"]
+_MAX_FILE: Final = 1_000_000
+_URL: Final = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\]):\d+[^\s\"'<>,;)\]}]*")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    client: str
+    below_home: str
+    api: Api
+
+
+FILES: Final = (
+    KnownFile("Claude Code", ".claude/settings.json", "anthropic"),
+    KnownFile("OpenCode", ".config/opencode/opencode.json", "openai"),
+    KnownFile("OpenCode", ".config/opencode/opencode.jsonc", "openai"),
+    KnownFile("Codex", ".codex/config.toml", "openai"),
+    KnownFile("aider", ".aider.conf.yml", "openai"),
+    KnownFile("Continue", ".continue/config.yaml", "openai"),
+    KnownFile("goose", ".config/goose/config.yaml", "openai"),
+)
+VARIABLES: Final[Mapping[str, Api]] = {
+    "OPENAI_BASE_URL": "openai",
+    "OPENAI_API_BASE": "openai",
+    "ANTHROPIC_BASE_URL": "anthropic",
+}
+
+
+def check_clients(
+    home: Path, environ: Mapping[str, str], ports: Iterable[int], tls_ports: Iterable[int] = ()
+) -> list[Finding]:
+    """`ports`: where gateways listen, or would. Only addresses that mean one of them are judged."""
+    known, secure = {*ports}, {*tls_ports}
+    found = [(name, f"the variable {name}", environ[name], api) for name, api in VARIABLES.items() if environ.get(name)]
+    for file in FILES:
+        path = home / file.below_home
+        found += [(file.client, str(path), url, file.api) for url in dict.fromkeys(_URL.findall(_text(path)))]
+    return [
+        Finding("client", False, f"{where}: {url}: {mistake}", f"Write {right(url, api, secure)}")
+        for _, where, url, api in found
+        if (mistake := mistake_in(url, api, known | secure, secure))
+    ]
+
+
+def mistake_in(url: str, api: Api, ports: set[int], tls_ports: set[int]) -> str:
+    """Empty: it is right, or means another server."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.hostname not in ("127.0.0.1", "localhost", "::1") or port not in ports:
+        return ""
+    if parts.scheme == "https" and port not in tls_ports:
+        return "the gateway speaks plain HTTP there"
+    if parts.scheme == "http" and port in tls_ports:
+        return "the gateway speaks TLS there"
+    path = parts.path.rstrip("/")
+    if api == "openai" and path != "/v1":
+        return "OpenAI's clients need a base URL that ends in /v1"
+    if api == "anthropic" and path:
+        return "Anthropic's clients add /v1 themselves"
+    return ""
+
+
+def right(url: str, api: Api, tls_ports: set[int]) -> str:
+    parts = urlsplit(url)
+    scheme = "https" if parts.port in tls_ports else "http"
+    return f"{scheme}://{parts.netloc}{'/v1' if api == 'openai' else ''}"
+
+
+def _text(path: Path) -> str:
+    try:
+        with open_file(path) as file:
+            return file.read(_MAX_FILE).decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..config import own_variables, process_environment, process_home
 from . import shell_lines
-from .clients.setting_up import llm_folder
-from .clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
+from .clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram, llm_folder
 from .clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
 from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, shown_width

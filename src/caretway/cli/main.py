@@ -14,8 +14,7 @@ from typing import Final
 from .. import __version__
 from ..config import ConfigError
 from ..core.errors import GatewayError
-from .flags import HelpFormatter, given
-from .parsing import PROGRAM, CommandParser, flags_of, unknown
+from .flags import PROGRAM, CommandParser, HelpFormatter, flags_of, given, unknown
 from .process import INTERRUPTED, CommandFailed, buffer_streams, open_missing_streams, remark
 
 _COMMANDS: Final = (

@@ -231,3 +231,23 @@ def listening_failed(failure: OSError, host: str, port: int, command: str, owner
     if failure.errno == errno.EADDRNOTAVAIL or isinstance(failure, socket.gaierror):
         return CommandFailed(f"{host} is not an address of this machine", f"try: {command} --host 127.0.0.1")
     return CommandFailed(f"cannot listen on {host} port {port}: {failure.strerror or failure}")
+
+
+# ---- readiness
+
+# Tells the service manager that the gateway serves, and that it stops (sd_notify): a datagram to the socket that
+# NOTIFY_SOCKET names. Without that variable nothing happens.
+
+log = logging.getLogger(__name__)
+
+
+def notify(address: str, *lines: str) -> None:
+    """Notify the service manager. `address`: a path, or a name in the abstract namespace that begins with @."""
+    if not address:
+        return
+    place = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as link:
+            link.sendto("\n".join(lines).encode(), place)
+    except OSError as failure:
+        log.warning("the service manager cannot be notified (NOTIFY_SOCKET is %s): %s", address, failure)

@@ -22,9 +22,8 @@ from msgspec.structs import replace
 from .. import __version__
 from ..config import Settings, take_notify_socket
 from ..server.access import reachable_from_outside
-from .flags import add_setting_flags, settings_from
+from .flags import PROGRAM, add_setting_flags, settings_from
 from .models import models_for_clients
-from .parsing import PROGRAM
 from .process import RESTART, Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
@@ -164,7 +163,7 @@ async def serve(
     import asyncio
 
     from ..processes.tasks import spawn
-    from .units.readiness import notify
+    from .process import notify
 
     manager = take_notify_socket()
     haste = Haste()

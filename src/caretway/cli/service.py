@@ -20,9 +20,16 @@ from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
 from .process import RESTART, CommandFailed, remark, say, tell
 from .running import LAUNCH_LOG, NOT_RUNNING, START_ONE, RunningGateway, noted_gateways
-from .service_manager import ELSEWHERE, Launchd, Manager, manager_here, tail_command
+from .service_manager import (
+    ELSEWHERE,
+    Launchd,
+    Manager,
+    ServiceDefinition,
+    manager_here,
+    programs_at_home,
+    tail_command,
+)
 from .terminal import pairs, style_for
-from .units.definition import ServiceDefinition, programs_at_home
 
 NAME: Final = "service"
 SUMMARY: Final = "run the gateway in the background, from login on"

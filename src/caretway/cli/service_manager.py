@@ -5,18 +5,169 @@ this module starts them; their own words are shown when they fail.
 from __future__ import annotations
 
 import os
+import plistlib
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from ..config import Settings
 from .process import CommandFailed
-from .units import launchd, systemd
-from .units.definition import LABEL, NAME, ServiceDefinition
+
+# ---- definition
+
+# What a service needs to know, and how tightly it is closed in: home read-only unless programs run there
+# (cursor-agent, MCP servers, local tools), and why. Pure.
+
+NAME: Final = "caretway"
+LABEL: Final = "dev.caretway.gateway"
+"""The service's name for launchd."""
+WRONG_SETTING: Final = 2
+"""Exit code of a start that cannot work, however often it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceDefinition:
+    command: Sequence[str]
+    data_dir: Path
+    stop_s: float
+    """How long stopping may take."""
+    programs: str = ""
+    """Which programs run with the user's files, in words; nobody: empty."""
+    config_dir: Path | None = None
+    """Where the settings file is, or would be: the dashboard changes it, and replaces it as a whole."""
+    log_file: Path | None = None
+    """None: the service manager keeps the log."""
+
+
+def programs_at_home(*, backend: str, local_tools: str, mcp: bool, keyring: bool) -> str:
+    """Why the home directory must be writable, or nothing."""
+    reasons = [
+        ("cursor-agent works in your home directory", backend == "cli"),
+        ("the SDK's own process keeps files there", backend == "sdk"),
+        ("local tools may write", local_tools == "all"),
+        ("MCP servers run with your files", mcp),
+        ("the keyring is asked over your desktop's bus", keyring),
+    ]
+    return "; ".join(reason for reason, holds in reasons if holds)
+
+
+# ---- launchd
+
+# The property list for launchd (macOS): started at login, restarted after a crash, its log in a file that the gateway
+# rotates. Pure.
+
+
+def plist_path(home: Path) -> Path:
+    return home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+
+
+def plist_bytes(service: ServiceDefinition) -> bytes:
+    return plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": list(service.command),
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 5,
+            "ExitTimeOut": int(service.stop_s),
+            "ProcessType": "Background",
+            "Umask": 0o077,
+            "EnvironmentVariables": {"PYTHONUNBUFFERED": "1"},
+        },
+        sort_keys=False,
+    )
+
+
+# ---- systemd
+
+# The unit file for systemd's user manager: readiness by sd_notify, restart after a crash and not after a wrong
+# setting, hardening, and how a word is quoted in it. Pure.
+
+UNIT: Final = f"{NAME}.service"
+
+_ALWAYS: Final = (
+    "NoNewPrivileges=yes",
+    "ProtectSystem=full",
+    "ProtectClock=yes",
+    "ProtectHostname=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectControlGroups=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "LockPersonality=yes",
+    "SystemCallArchitectures=native",
+    "UMask=0077",
+)
+_ALONE: Final = (
+    "ProtectSystem=strict",
+    "ProtectHome=read-only",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "RestrictNamespaces=yes",
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+    "SystemCallFilter=@system-service",
+    "SystemCallErrorNumber=EPERM",
+)
+"""For a gateway that starts no programs of others."""
+
+
+def unit_path(environ: Mapping[str, str], home: Path) -> Path:
+    named = Path(environ.get("XDG_CONFIG_HOME", ""))
+    return (named if named.is_absolute() else home / ".config") / "systemd" / "user" / UNIT
+
+
+def unit_text(service: ServiceDefinition) -> str:
+    if service.programs:
+        closed = [f"# The home directory is writable: {service.programs}.", *_ALWAYS]
+    else:
+        strict = {line.partition("=")[0]: line for line in (*_ALWAYS, *_ALONE)}
+        writable = [service.data_dir, *([service.config_dir] if service.config_dir is not None else [])]
+        closed = [*strict.values(), f"ReadWritePaths={' '.join(quoted(str(place)) for place in writable)}"]
+    return "\n".join(
+        [
+            "# Written by `caretway service install`, which writes it anew. Changes belong into a drop-in:",
+            f"#   systemctl --user edit {NAME}",
+            "[Unit]",
+            "Description=Caretway, a gateway to your Cursor subscription",
+            "Documentation=https://github.com/caretway/caretway",
+            "StartLimitIntervalSec=60",
+            "StartLimitBurst=5",
+            "",
+            "[Service]",
+            "Type=notify",
+            "NotifyAccess=main",
+            f"ExecStart={' '.join(map(quoted, service.command))}",
+            "Restart=on-failure",
+            "RestartSec=1",
+            f"RestartPreventExitStatus={WRONG_SETTING}",
+            f"TimeoutStopSec={service.stop_s:g}",
+            "Environment=PYTHONUNBUFFERED=1",
+            *closed,
+            "",
+            "[Install]",
+            "WantedBy=default.target",
+            "",
+        ]
+    )
+
+
+def quoted(word: str) -> str:
+    """One word of a command line or of a list of paths: specifiers and variables are not expanded."""
+    plain = word.replace("%", "%%").replace("$", "$$")
+    if plain and all(character.isalnum() or character in "/._-=:,@+%" for character in plain):
+        return plain
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+# ---- service manager
+
 
 _PATIENCE_S: Final = 90.0
 _ANSWERING: Final = ("initializing", "starting", "running", "degraded", "maintenance", "stopping")
@@ -57,10 +208,10 @@ def manager_here(environ: Mapping[str, str], home: Path, platform: str = sys.pla
 
 class Systemd:
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
-        self.path = systemd.unit_path(environ, home)
+        self.path = unit_path(environ, home)
 
     def text(self, service: ServiceDefinition) -> str:
-        return systemd.unit_text(service)
+        return unit_text(service)
 
     def problem(self) -> str:
         if shutil.which("systemctl") is None:
@@ -70,26 +221,26 @@ class Systemd:
 
     def install(self) -> None:
         self.reload()
-        _must(["systemctl", "--user", "enable", systemd.UNIT])
-        _must(["systemctl", "--user", "restart", systemd.UNIT])
+        _must(["systemctl", "--user", "enable", UNIT])
+        _must(["systemctl", "--user", "restart", UNIT])
 
     def uninstall(self) -> None:
-        _must(["systemctl", "--user", "disable", "--now", systemd.UNIT])
+        _must(["systemctl", "--user", "disable", "--now", UNIT])
 
     def reload(self) -> None:
         _must(["systemctl", "--user", "daemon-reload"])
 
     def start(self) -> None:
-        _must(["systemctl", "--user", "start", systemd.UNIT])
+        _must(["systemctl", "--user", "start", UNIT])
 
     def stop(self) -> None:
-        _must(["systemctl", "--user", "stop", systemd.UNIT])
+        _must(["systemctl", "--user", "stop", UNIT])
 
     def restart(self) -> None:
-        _must(["systemctl", "--user", "restart", systemd.UNIT])
+        _must(["systemctl", "--user", "restart", UNIT])
 
     def state(self) -> tuple[str, int]:
-        words = ["systemctl", "--user", "show", "--property", "ActiveState,MainPID", systemd.UNIT]
+        words = ["systemctl", "--user", "show", "--property", "ActiveState,MainPID", UNIT]
         told = dict(line.partition("=")[::2] for line in _must(words).splitlines())
         return told.get("ActiveState", "unknown"), int(told.get("MainPID", "0"))
 
@@ -106,11 +257,11 @@ class Systemd:
 
 class Launchd:
     def __init__(self, home: Path) -> None:
-        self.path = launchd.plist_path(home)
+        self.path = plist_path(home)
         self._domain = f"gui/{os.getuid()}"
 
     def text(self, service: ServiceDefinition) -> str:
-        return launchd.plist_bytes(service).decode()
+        return plist_bytes(service).decode()
 
     def problem(self) -> str:
         return "this machine has no launchctl" if shutil.which("launchctl") is None else ""

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from .parsing import one_of
+from .flags import one_of
 from .process import CommandFailed, exit_code, listening_failed, log_to_stderr, remark, say, shown_width, stop_signal
 from .process import run as run_loop
 from .shell_lines import command

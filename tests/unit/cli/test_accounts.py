@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from caretway.accounts.account import Account
-from caretway.cli.doctor import check_account, check_port
-from caretway.cli.findings import as_lines
+from caretway.cli.doctor import as_lines, check_account, check_port
 from caretway.cli.login import found_file, lasts, read_key, signed_in
 from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed

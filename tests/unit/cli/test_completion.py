@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from caretway.cli.completion import bash, fish, words, zsh
+from caretway.cli.flags import flags_of, subcommands
 from caretway.cli.main import parser
-from caretway.cli.parsing import flags_of, subcommands
 
 COMMANDS = list(words(parser()))
 FISH, ZSH = shutil.which("fish") or "", shutil.which("zsh") or ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.cli.key_list import KeyRow, as_json, as_table, read_rows
+from caretway.cli.key import KeyRow, as_json, as_table, read_rows
 from caretway.cli.process import CommandFailed
 from caretway.cli.terminal import Style
 from caretway.usage.budget import BudgetScope, Level, Spent, day_of, parse_budget

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from caretway.cli.flags import subcommands
 from caretway.cli.main import parser
-from caretway.cli.parsing import subcommands
 
 from .panes import FOLDER, LAID_OUT, OTHERS, PANES, STORED, WHOLE
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from caretway.cli.flags import CommandParser
 from caretway.cli.main import main
-from caretway.cli.parsing import CommandParser
 
 MISTAKES = [
     (["sevre"], 'there is no command "sevre"; did you mean "serve"?'),

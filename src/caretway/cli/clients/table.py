@@ -2,13 +2,115 @@
 it is started and set up. One row each.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from . import launching, setting_up
-from .values import KEY_VARIABLE, NAME, FilePlan, LaunchPlan, Surroundings, Target
+from . import documents, jsonc, launching
+from .values import KEY_VARIABLE, NAME, NO_KEY, Entry, FilePlan, LaunchPlan, Surroundings, Target
+
+# ---- setting up
+
+# Which of a client's files are written to make the gateway an additional provider or profile there; the user's
+# defaults are left alone. Pure.
+
+
+def _key(target: Target, reference: str) -> str:
+    return reference if target.keyed else NO_KEY
+
+
+def opencode(target: Target, around: Surroundings, product: str = "opencode") -> tuple[FilePlan, ...]:
+    folder = around.config_home() / product
+    path = around.first([folder / f"{product}.jsonc", folder / f"{product}.json"])
+    provider = documents.opencode_provider(target, _key(target, f"{{env:{KEY_VARIABLE}}}"))
+    return (FilePlan(path, "json", (Entry(("provider", NAME), provider),)),)
+
+
+def kilo(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    return opencode(target, around, "kilo")
+
+
+def claude(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    named = around.environment.get("CLAUDE_CONFIG_DIR")
+    folder = Path(named) if named else around.home / ".claude"
+    variables = documents.claude_variables(target, NO_KEY) | documents.CLAUDE_DEFAULTS
+    settings = documents.claude_settings(variables)
+    if target.keyed:  # its settings cannot name a variable, but a command that prints the key
+        del settings["env"]["ANTHROPIC_AUTH_TOKEN"]
+        settings["apiKeyHelper"] = f'printf %s "${KEY_VARIABLE}"'
+    return (FilePlan(folder / f"{NAME}.json", "whole", text=jsonc.written(settings)),)
+
+
+def codex(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    """The provider belongs into the main file, or a conversation could not be resumed without the profile."""
+    named = around.environment.get("CODEX_HOME")
+    folder = Path(named) if named else around.home / ".codex"
+    provider = documents.codex_provider(target, KEY_VARIABLE if target.keyed else "")
+    lines = [f"model = {documents.toml_value(target.model)}", f'model_provider = "{NAME}"']
+    if target.window:
+        lines.append(f"model_context_window = {target.window}")
+    return (
+        FilePlan(folder / "config.toml", "toml", (Entry(("model_providers", NAME), provider),)),
+        FilePlan(folder / f"{NAME}.config.toml", "whole", text="\n".join(lines) + "\n"),
+    )
+
+
+def aider(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    model = json.dumps(f"openai/{target.model}")
+    metadata = around.home / f".aider.{NAME}.models.json"
+    lines = [
+        f"model: {model}",
+        f"weak-model: {model}",
+        f"editor-model: {model}",
+        f"openai-api-base: {json.dumps(target.openai)}",
+        f"set-env: [{json.dumps(f'OPENAI_BASE_URL={target.openai}')}]",
+        *([] if target.keyed else [f"openai-api-key: {NO_KEY}"]),
+        f"model-metadata-file: {json.dumps(str(metadata))}",
+        "show-model-warnings: false",
+    ]
+    return (
+        FilePlan(around.home / f".aider.{NAME}.yml", "whole", text="\n".join(lines) + "\n"),
+        FilePlan(metadata, "whole", text=jsonc.written(documents.aider_models(target))),
+    )
+
+
+def goose(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    path = around.config_home() / "goose" / "custom_providers" / f"{NAME}.json"
+    return (FilePlan(path, "whole", text=jsonc.written(documents.goose_provider(target))),)
+
+
+def continue_cli(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    named = around.environment.get("CONTINUE_GLOBAL_DIR")
+    folder = Path(named) if named else around.home / ".continue"
+    text = documents.continue_yaml(target, _key(target, f"${{{{ secrets.{KEY_VARIABLE} }}}}"))
+    return (FilePlan(folder / "agents" / f"{NAME}.yaml", "whole", text=text),)
+
+
+def pi(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    named = around.environment.get("PI_CODING_AGENT_DIR")
+    folder = Path(named) if named else around.home / ".pi" / "agent"
+    provider = documents.pi_provider(target, _key(target, documents.pi_key(KEY_VARIABLE)))
+    return (FilePlan(folder / "models.json", "json", (Entry(("providers", NAME), provider),)),)
+
+
+def llm(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    path = llm_folder(around) / "extra-openai-models.yaml"
+    return (FilePlan(path, "yaml-list", text=documents.llm_models(target, ""), mark=f'- model_id: "{NAME}/'),)
+
+
+def llm_folder(around: Surroundings) -> Path:
+    named = around.environment.get("LLM_USER_PATH")
+    if named:
+        return Path(named)
+    if around.platform == "darwin":
+        return around.home / "Library" / "Application Support" / "io.datasette.llm"
+    return around.config_home() / "io.datasette.llm"
+
+
+# ---- table
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +148,7 @@ CLIENTS: Final = (
         "chat",
         _NPM + "opencode-ai",
         launching.opencode,
-        setting_up.opencode,
+        opencode,
         "opencode --model caretway/{model}",
         "opencode",
     ),
@@ -57,7 +159,7 @@ CLIENTS: Final = (
         "messages",
         _NPM + "@anthropic-ai/claude-code",
         launching.claude,
-        setting_up.claude,
+        claude,
         "claude --settings ~/.claude/caretway.json",
         "claude-code",
         page="claude-code.md",
@@ -69,7 +171,7 @@ CLIENTS: Final = (
         "responses",
         _NPM + "@openai/codex",
         launching.codex,
-        setting_up.codex,
+        codex,
         "codex --profile caretway",
         "codex",
         page="codex.md",
@@ -81,7 +183,7 @@ CLIENTS: Final = (
         "chat",
         "uv tool install aider-chat",
         launching.aider,
-        setting_up.aider,
+        aider,
         "aider --config ~/.aider.caretway.yml",
         "",
         "It takes the gateway's key from AIDER_OPENAI_API_KEY.",
@@ -93,7 +195,7 @@ CLIENTS: Final = (
         "chat, responses",
         "brew install block-goose-cli",
         launching.goose,
-        setting_up.goose,
+        goose,
         "GOOSE_PROVIDER=caretway GOOSE_MODEL={model} goose",
     ),
     ClientProgram(
@@ -103,7 +205,7 @@ CLIENTS: Final = (
         "chat, responses",
         _NPM + "@continuedev/cli",
         launching.continue_cli,
-        setting_up.continue_cli,
+        continue_cli,
         "cn --config ~/.continue/agents/caretway.yaml",
         "ls-js",
     ),
@@ -125,7 +227,7 @@ CLIENTS: Final = (
         "chat",
         _NPM + "@earendil-works/pi-coding-agent",
         launching.pi,
-        setting_up.pi,
+        pi,
         "pi --provider caretway --model {model}",
         "pi",
     ),
@@ -146,7 +248,7 @@ CLIENTS: Final = (
         "chat",
         _NPM + "@kilocode/cli",
         launching.kilo,
-        setting_up.kilo,
+        kilo,
         "kilo --model caretway/{model}",
         "kilo-code",
     ),
@@ -167,7 +269,7 @@ CLIENTS: Final = (
         "chat",
         "uv tool install llm",
         launching.llm,
-        setting_up.llm,
+        llm,
         "llm -m caretway/{model}",
         "",
         f"Give it the gateway's key: llm keys set {NAME}",

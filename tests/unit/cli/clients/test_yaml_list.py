@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.cli.clients.yaml_list import NotAList, put, remove
+from caretway.cli.clients.edits import NotAList, put, remove
 
 MARK = '- model_id: "caretway/'
 ITEMS = '- model_id: "caretway/a"\n  model_name: "a"\n- model_id: "caretway/b"\n  model_name: "b"\n'

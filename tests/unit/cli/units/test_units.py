@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from caretway.cli.units import launchd, systemd
-from caretway.cli.units.definition import ServiceDefinition, programs_at_home
+from caretway.cli import service_manager
+from caretway.cli.service_manager import ServiceDefinition, programs_at_home
 
 ALONE = ServiceDefinition(["/opt/py/bin/python", "-m", "caretway", "serve"], Path("/home/a b/.local/caretway"), 25.0)
 
 
 def lines(service: ServiceDefinition) -> list[str]:
-    return systemd.unit_text(service).splitlines()
+    return service_manager.unit_text(service).splitlines()
 
 
 def test_alone_it_may_write_to_its_own_directory_only() -> None:
@@ -58,17 +58,17 @@ def test_nothing_needs_the_home_directory_on_agent() -> None:
     ],
 )
 def test_words_mean_themselves(word: str, expected: str) -> None:
-    assert systemd.quoted(word) == expected
+    assert service_manager.quoted(word) == expected
 
 
 def test_where_the_unit_is() -> None:
     home = Path("/home/anna")
-    assert systemd.unit_path({}, home) == home / ".config/systemd/user/caretway.service"
-    assert systemd.unit_path({"XDG_CONFIG_HOME": "/cfg"}, home) == Path("/cfg/systemd/user/caretway.service")
+    assert service_manager.unit_path({}, home) == home / ".config/systemd/user/caretway.service"
+    assert service_manager.unit_path({"XDG_CONFIG_HOME": "/cfg"}, home) == Path("/cfg/systemd/user/caretway.service")
 
 
 def test_launchd_starts_it_again_after_a_crash_only() -> None:
-    told = plistlib.loads(launchd.plist_bytes(ALONE))
+    told = plistlib.loads(service_manager.plist_bytes(ALONE))
     assert told["ProgramArguments"] == list(ALONE.command)
     assert told["KeepAlive"] == {"SuccessfulExit": False}
-    assert launchd.plist_path(Path("/Users/anna")).name == "dev.caretway.gateway.plist"
+    assert service_manager.plist_path(Path("/Users/anna")).name == "dev.caretway.gateway.plist"
