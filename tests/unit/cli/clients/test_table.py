@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -34,7 +35,9 @@ each_setup = pytest.mark.parametrize("client", [c for c in CLIENTS if c.setup], 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(RIG)
-    return loaded("rig_clients", RIG / "clients.py")
+    clients = loaded("rig_clients", RIG / "clients.py")
+    monkeypatch.setitem(sys.modules, "clients", clients)  # tests/clients is called so too, once it was collected
+    return clients
 
 
 def loaded(name: str, path: Path) -> ModuleType:
