@@ -12,25 +12,9 @@ from typing import Final, assert_never
 
 import msgspec
 
+from . import events as ev
 from .errors import GatewayError
-from .events import (
-    AgentActivity,
-    Event,
-    Note,
-    ReasoningDelta,
-    Recovered,
-    StopReason,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    TurnEnded,
-    TurnFailed,
-    TurnPaused,
-    TurnStarted,
-    Usage,
-    UsageReported,
-)
+from .events import Event, Usage
 from .request import Reasoning, Text, ToolCall
 
 
@@ -42,8 +26,8 @@ class Reply:
     reasoning: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
-    notes: tuple[Note, ...] = ()
-    reason: StopReason = StopReason.END
+    notes: tuple[ev.Note, ...] = ()
+    reason: ev.StopReason = ev.StopReason.END
     stop_sequence: str | None = None
     paused: bool = False
     error: GatewayError | None = None
@@ -80,11 +64,11 @@ class Fold(msgspec.Struct):
     _words: list[str] = msgspec.field(default_factory=list)
     """The newest pieces of the run, not joined yet."""
     _ready: dict[str, ToolCall] = msgspec.field(default_factory=dict)
-    _notes: list[Note] = msgspec.field(default_factory=list)
+    _notes: list[ev.Note] = msgspec.field(default_factory=list)
     _shown: list[ToolCall] = msgspec.field(default_factory=list)
     _usage: Usage | None = None
     _context: int | None = None
-    _end: TurnEnded | TurnPaused | TurnFailed | None = None
+    _end: ev.TurnEnded | ev.TurnPaused | ev.TurnFailed | None = None
 
     @property
     def tokens(self) -> int:
@@ -104,40 +88,40 @@ class Fold(msgspec.Struct):
     def _catch_up(self) -> None:
         unfolded, self._unfolded = self._unfolded, []
         for event in unfolded:
-            if type(event) is TextDelta:  # nearly all of them; a class pattern takes ten times as long
+            if type(event) is ev.TextDelta:  # nearly all of them; a class pattern takes ten times as long
                 if event.text:
                     if self._kind is not Text:
                         self._open(Text)
                     self._words.append(event.text)
                 continue
             match event:  # what every answer has comes first
-                case TurnStarted(context_tokens=context):
+                case ev.TurnStarted(context_tokens=context):
                     self._context = context
-                case UsageReported(usage=usage):
+                case ev.UsageReported(usage=usage):
                     self._usage = usage
-                case TurnEnded() | TurnPaused() | TurnFailed():
+                case ev.TurnEnded() | ev.TurnPaused() | ev.TurnFailed():
                     self._end = event
-                case ReasoningDelta(text=text):
+                case ev.ReasoningDelta(text=text):
                     if text:
                         if self._kind is not Reasoning:
                             self._open(Reasoning)
                         self._words.append(text)
-                case ToolCallStarted(id=call):
+                case ev.ToolCallStarted(id=call):
                     self._join()
                     self._began.append(call)
                     self._kind = None
                     self.weight += _PART_BYTES
-                case ToolCallReady(id=call, name=name, arguments=arguments):
+                case ev.ToolCallReady(id=call, name=name, arguments=arguments):
                     self._ready[call] = ToolCall(call, name, arguments)
                     self.weight += len(name) + _size(arguments)
                     self._chars += len(name) + len(arguments)
-                case Note(value=value):
+                case ev.Note(value=value):
                     self._notes.append(event)
                     self.weight += _PART_BYTES + len(value)
-                case AgentActivity(call=call) if call is not None:
+                case ev.AgentActivity(call=call) if call is not None:
                     self._shown.append(call)
                     self.weight += _PART_BYTES + len(call.arguments)
-                case ToolCallDelta() | AgentActivity() | Recovered():
+                case ev.ToolCallDelta() | ev.AgentActivity() | ev.Recovered():
                     pass
                 case _:
                     assert_never(event)
@@ -181,10 +165,10 @@ class Fold(msgspec.Struct):
             shown=tuple(self._shown),
             usage=self._usage,
             notes=tuple(self._notes),
-            reason=end.reason if isinstance(end, TurnEnded) else StopReason.END,
-            stop_sequence=end.stop_sequence if isinstance(end, TurnEnded) else None,
-            paused=isinstance(end, TurnPaused),
-            error=end.error if isinstance(end, TurnFailed) else None,
+            reason=end.reason if isinstance(end, ev.TurnEnded) else ev.StopReason.END,
+            stop_sequence=end.stop_sequence if isinstance(end, ev.TurnEnded) else None,
+            paused=isinstance(end, ev.TurnPaused),
+            error=end.error if isinstance(end, ev.TurnFailed) else None,
             parts=tuple(parts),
         )
 

@@ -8,22 +8,8 @@ nothing, or `OrderBroken`. Remembered: the state, and the calls so far.
 from enum import Enum
 from typing import Final
 
-from .events import (
-    AgentActivity,
-    Event,
-    Note,
-    ReasoningDelta,
-    Recovered,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    TurnEnded,
-    TurnFailed,
-    TurnPaused,
-    TurnStarted,
-    UsageReported,
-)
+from . import events as ev
+from .events import Event
 
 
 class OrderState(Enum):
@@ -39,25 +25,25 @@ class OrderBroken(RuntimeError):
     """A bug in the code that made the events."""
 
 
-_OF_CALLS: Final = frozenset({ToolCallStarted, ToolCallDelta, ToolCallReady})
+_OF_CALLS: Final = frozenset({ev.ToolCallStarted, ev.ToolCallDelta, ev.ToolCallReady})
 _ANYWHERE: Final[tuple[type, ...]] = (
-    TextDelta,
-    ReasoningDelta,
-    ToolCallStarted,
-    ToolCallDelta,
-    ToolCallReady,
-    AgentActivity,
-    Recovered,
-    UsageReported,
-    Note,
+    ev.TextDelta,
+    ev.ReasoningDelta,
+    ev.ToolCallStarted,
+    ev.ToolCallDelta,
+    ev.ToolCallReady,
+    ev.AgentActivity,
+    ev.Recovered,
+    ev.UsageReported,
+    ev.Note,
 )
 
 MOVES: Final[dict[OrderState, dict[type, OrderState]]] = {
-    OrderState.FRESH: {TurnStarted: OrderState.OPEN, TurnFailed: OrderState.OVER},
+    OrderState.FRESH: {ev.TurnStarted: OrderState.OPEN, ev.TurnFailed: OrderState.OVER},
     OrderState.OPEN: dict.fromkeys(_ANYWHERE, OrderState.OPEN)
-    | {ToolCallReady: OrderState.CALLED, TurnEnded: OrderState.OVER, TurnFailed: OrderState.OVER},
+    | {ev.ToolCallReady: OrderState.CALLED, ev.TurnEnded: OrderState.OVER, ev.TurnFailed: OrderState.OVER},
     OrderState.CALLED: dict.fromkeys(_ANYWHERE, OrderState.CALLED)
-    | {TurnPaused: OrderState.OVER, TurnEnded: OrderState.OVER, TurnFailed: OrderState.OVER},
+    | {ev.TurnPaused: OrderState.OVER, ev.TurnEnded: OrderState.OVER, ev.TurnFailed: OrderState.OVER},
     OrderState.OVER: {},
 }
 
@@ -79,18 +65,18 @@ class EventOrder:
 
     def _check_calls(self, event: Event) -> None:
         match event:
-            case ToolCallStarted(id=call):
+            case ev.ToolCallStarted(id=call):
                 if call in self._calls:  # also after it was ready: a client answers by id, so an id is used once
                     raise OrderBroken(f"call {call} was started twice")
                 self._calls[call] = True
-            case ToolCallDelta(id=call):
+            case ev.ToolCallDelta(id=call):
                 if not self._calls.get(call):
                     raise OrderBroken(f"arguments for call {call}, which is not open")
-            case ToolCallReady(id=call):
+            case ev.ToolCallReady(id=call):
                 if not self._calls.get(call):
                     raise OrderBroken(f"call {call} is ready and was never started")
                 self._calls[call] = False
-            case TurnPaused() | TurnEnded():
+            case ev.TurnPaused() | ev.TurnEnded():
                 if still := sorted(call for call, is_open in self._calls.items() if is_open):
                     raise OrderBroken(f"{type(event).__name__} while calls are open: {still}")
             case _:

@@ -12,24 +12,10 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
+from ..core import events as ev
 from ..core.errors import ErrorKind, GatewayError
 from ..core.event_buffer import FixedTurn, weight
-from ..core.events import (
-    TERMINAL,
-    Event,
-    Note,
-    ReasoningDelta,
-    Recovered,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    TurnEnded,
-    TurnFailed,
-    TurnPaused,
-    TurnStarted,
-    UsageReported,
-)
+from ..core.events import Event
 from ..core.fold import Fold, Reply
 from ..core.order import EventOrder, OrderState
 from ..core.request import Message, Text, ToolCall, TurnRequest
@@ -45,13 +31,13 @@ log = logging.getLogger(__name__)
 
 Label = Literal["fresh", "replayed", "resumed", "continued"]
 
-_DELTAS = (TextDelta, ReasoningDelta)
+_DELTAS = (ev.TextDelta, ev.ReasoningDelta)
 _ENDS: Final[dict[type, Happening]] = {
-    TurnPaused: Happening.PAUSED,
-    TurnEnded: Happening.ENDED,
-    TurnFailed: Happening.FAILED,
+    ev.TurnPaused: Happening.PAUSED,
+    ev.TurnEnded: Happening.ENDED,
+    ev.TurnFailed: Happening.FAILED,
 }
-_CALLS = (ToolCallStarted, ToolCallDelta, ToolCallReady)
+_CALLS = (ev.ToolCallStarted, ev.ToolCallDelta, ev.ToolCallReady)
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 """One response: its words as they stand in JSON, its calls and what is kept with them."""
 PIECE_BYTES: Final = 32
@@ -208,7 +194,7 @@ class Response:
         second = self._second_try
         again = second.judge(events)
         if again is not None:
-            self._started = self._started and TurnStarted not in map(type, events)  # not shown, if it is among these
+            self._started = self._started and ev.TurnStarted not in map(type, events)  # not shown, if it is among these
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over, self.request = False, second.request
             second.start(self._started_again)
@@ -286,7 +272,7 @@ class Response:
         if not isinstance(failure, GatewayError):
             log.error("a turn failed unexpectedly: %s", failure, exc_info=failure)
             failure = GatewayError(ErrorKind.INTERNAL, "The gateway failed; its log has the details.")
-        event = TurnFailed(failure)
+        event = ev.TurnFailed(failure)
         self._fold.feed(event)
         self._end(event, made_up=False)
         return [event]
@@ -296,25 +282,27 @@ class Response:
         for event in batch:
             if self.over:
                 break
-            if type(event) is TextDelta and not self._stages and self._order.state is OrderState.OPEN:
+            if type(event) is ev.TextDelta and not self._stages and self._order.state is OrderState.OPEN:
                 self._heard += len(event.text)  # as below, for nearly all there is
                 self._fold.feed(event)
                 out.append(event)
                 continue
-            if type(event) is Recovered:
+            if type(event) is ev.Recovered:
                 self._second_try.recovered(event)
                 self.adapted = event.adapted or self.adapted
                 continue
-            if (type(event) is TextDelta or type(event) is ReasoningDelta) and self._order.state is OrderState.OPEN:
+            if (
+                type(event) is ev.TextDelta or type(event) is ev.ReasoningDelta
+            ) and self._order.state is OrderState.OPEN:
                 self._heard += len(event.text)  # legal wherever the order is open
                 last = False
             else:
                 self._order.check(event)
                 event = self.live.tickets.outward(event)
-                last = type(event) in TERMINAL
+                last = type(event) in ev.TERMINAL
                 if type(event) in _CALLS:
                     self._note_call(event)
-                elif type(event) is TurnStarted:
+                elif type(event) is ev.TurnStarted:
                     self.adapted, self.pictures = event.adapted, event.pictures
                     if event.conversation:
                         self.live.account.upstream = event.conversation
@@ -323,20 +311,20 @@ class Response:
                         continue
                     self._started = True
             for shown in self._staged(event) if self._stages else (event,):
-                if type(shown) in TERMINAL:
+                if type(shown) in ev.TERMINAL:
                     if self._misfits:
-                        noted = Note(ARGUMENTS_NOTE, "; ".join(self._misfits))
+                        noted = ev.Note(ARGUMENTS_NOTE, "; ".join(self._misfits))
                         self._fold.feed(noted)
                         out.append(noted)
-                    if not last and type(shown) is TurnEnded:  # upstream is stopped before it could count
-                        usage = UsageReported(estimated_usage(self.request, self._fold.reply()))
+                    if not last and type(shown) is ev.TurnEnded:  # upstream is stopped before it could count
+                        usage = ev.UsageReported(estimated_usage(self.request, self._fold.reply()))
                         self._fold.feed(usage)
                         out.append(usage)
                     self._fold.feed(shown)
                     out.append(shown)
                     self._end(shown, made_up=not last)
                     break
-                if type(shown) is not ToolCallDelta:  # the call itself will say it whole
+                if type(shown) is not ev.ToolCallDelta:  # the call itself will say it whole
                     self._fold.feed(shown)
                 out.append(shown)
         if self._stages or self._second_try.must_call:
@@ -348,11 +336,11 @@ class Response:
 
     def _note_call(self, event: Event) -> None:
         match event:
-            case ToolCallStarted():
+            case ev.ToolCallStarted():
                 self._heard += CALL_BYTES
-            case ToolCallDelta(arguments=arguments):
+            case ev.ToolCallDelta(arguments=arguments):
                 self._heard += len(arguments) + PIECE_BYTES
-            case ToolCallReady(id=ticket, name=name, arguments=arguments):
+            case ev.ToolCallReady(id=ticket, name=name, arguments=arguments):
                 self._check = self._check or ArgumentCheck(self.request.tools)
                 if problem := self._check.problem(name, arguments):
                     self._misfit(name, problem)
@@ -448,20 +436,20 @@ class Drain:
 
 def repeated_turn(answer: Message, tickets: Tickets) -> FixedTurn:
     """The events of a paused answer, and nothing behind them."""
-    events: list[Event] = [TurnStarted()]
+    events: list[Event] = [ev.TurnStarted()]
     for part in answer.parts:
         match part:
             case Text(text=text):
-                events.append(TextDelta(text))
+                events.append(ev.TextDelta(text))
             case ToolCall(id=ticket, name=name, arguments=arguments):
                 call = tickets.upstream_id(ticket)
-                events.append(ToolCallStarted(call, name))
+                events.append(ev.ToolCallStarted(call, name))
                 if arguments:
-                    events.append(ToolCallDelta(call, arguments))
-                events.append(ToolCallReady(call, name, arguments))
+                    events.append(ev.ToolCallDelta(call, arguments))
+                events.append(ev.ToolCallReady(call, name, arguments))
             case _:
                 pass
-    return FixedTurn([*events, TurnPaused()])
+    return FixedTurn([*events, ev.TurnPaused()])
 
 
 class _Repeater:

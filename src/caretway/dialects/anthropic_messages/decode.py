@@ -12,28 +12,7 @@ from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
-from ..fields import (
-    ARRAY,
-    NUMBER,
-    OBJECT,
-    WHOLE,
-    WORD,
-    Idle,
-    an_array,
-    an_object,
-    idle_names,
-    invalid_value,
-    kind_of,
-    listable,
-    missing,
-    needed_string,
-    optional_bool,
-    optional_string,
-    stop_sequences,
-    unknown_names,
-    unsupported,
-    wrong_type,
-)
+from .. import fields
 from ..headers import bridge, session_hint, session_in_user_id, session_mode, workspace
 from ..kinds import kind_of_request
 from .compaction import context_wish, summarised
@@ -44,16 +23,16 @@ MAX_STOP_SEQUENCES: Final = 64
 MAX_FALLBACKS: Final = 8
 CALL_PREFIX: Final = "toolu_"
 
-_IDLE: Final[dict[str, Idle]] = {
-    "temperature": Idle(*NUMBER, (1,)),
-    "top_p": Idle(*NUMBER, (1,)),
-    "top_k": Idle(*WHOLE),
-    "service_tier": Idle(*WORD, ("auto",)),
-    "speed": Idle(*WORD, ("standard",)),
-    "container": Idle("a string or an object", (str, dict)),
-    "mcp_servers": Idle(*ARRAY, ([],)),
-    "diagnostics": Idle(*OBJECT),
-    "inference_geo": Idle(*WORD),
+_IDLE: Final[dict[str, fields.Idle]] = {
+    "temperature": fields.Idle(*fields.NUMBER, (1,)),
+    "top_p": fields.Idle(*fields.NUMBER, (1,)),
+    "top_k": fields.Idle(*fields.WHOLE),
+    "service_tier": fields.Idle(*fields.WORD, ("auto",)),
+    "speed": fields.Idle(*fields.WORD, ("standard",)),
+    "container": fields.Idle("a string or an object", (str, dict)),
+    "mcp_servers": fields.Idle(*fields.ARRAY, ([],)),
+    "diagnostics": fields.Idle(*fields.OBJECT),
+    "inference_geo": fields.Idle(*fields.WORD),
 }
 READ: Final = frozenset(
     {
@@ -94,11 +73,11 @@ _THINKS: Final = frozenset({"enabled", "adaptive", "between_tools"})
 
 def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     if not isinstance(body, dict):
-        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+        raise bad_request(f"The request body must be a JSON object, not {fields.kind_of(body)}.", code="invalid_type")
     _refuse_thread(body)
     if body.get("model") is None:
-        raise missing("model", code="missing_model")
-    model = needed_string(body, "model")
+        raise fields.missing("model", code="missing_model")
+    model = fields.needed_string(body, "model")
     _check_max_tokens(body.get("max_tokens"))
     reader = AnthropicMessageReader()
     messages = (*reader.read_system(body.get("system")), *reader.read(body.get("messages")))
@@ -122,20 +101,20 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         kind=kind_of_request(messages, tools.offered, headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
-        stream=optional_bool(body, "stream") is True,
+        stream=fields.optional_bool(body, "stream") is True,
         include_usage=True,
         max_output=body.get("max_tokens"),
         ignored=tuple(
-            listable(
+            fields.listable(
                 (
-                    *idle_names(body, _IDLE),
+                    *fields.idle_names(body, _IDLE),
                     *ignored_thinking,
                     *ignored_output,
                     *ignored_others,
                     *wish.ignored,
                     *sorted(tools.ignored),
                     *sorted(reader.ignored),
-                    *unknown_names(body, _KNOWN),
+                    *fields.unknown_names(body, _KNOWN),
                 )
             )
         ),
@@ -149,7 +128,7 @@ def _refuse_thread(body: Mapping[str, object]) -> None:
     """If this were ignored, the next request would come without its history. Refused in this form, the SDK sends the
     whole history."""
     if body.get("thread") is not None:
-        raise unsupported(
+        raise fields.unsupported(
             "thread",
             "Message threads are not supported.",
             code=THREAD_UNSUPPORTED,
@@ -179,26 +158,26 @@ def _fallbacks(given: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _check_max_tokens(value: object) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise wrong_type("max_tokens", "an integer", value)
+        raise fields.wrong_type("max_tokens", "an integer", value)
 
 
 def _stop(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
-    return stop_sequences(an_array(value, "stop_sequences"), "stop_sequences", MAX_STOP_SEQUENCES)
+    return fields.stop_sequences(fields.an_array(value, "stop_sequences"), "stop_sequences", MAX_STOP_SEQUENCES)
 
 
 def _thinking(value: object) -> tuple[bool | None, bool, str | None, list[str]]:
     """Whether the model is to think, whether that is shown, the effort of its budget, and what has no effect."""
     if value is None:
         return None, False, None, []
-    wanted = an_object(value, "thinking")
-    kind = needed_string(wanted, "type", "thinking")
-    shown = optional_string(wanted, "display", "thinking") != "omitted"
+    wanted = fields.an_object(value, "thinking")
+    kind = fields.needed_string(wanted, "type", "thinking")
+    shown = fields.optional_string(wanted, "display", "thinking") != "omitted"
     budget = wanted.get("budget_tokens")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, int)):
-        raise wrong_type("thinking.budget_tokens", "an integer", budget)
-    ignored = [f"thinking.{name}" for name in unknown_names(wanted, ("type", "display", "budget_tokens"))]
+        raise fields.wrong_type("thinking.budget_tokens", "an integer", budget)
+    ignored = [f"thinking.{name}" for name in fields.unknown_names(wanted, ("type", "display", "budget_tokens"))]
     if kind not in _THINKS:
         return (False, False, None, ignored) if kind == "disabled" else (None, False, None, [*ignored, "thinking.type"])
     effort = None if budget is None else next((name for most, name in _BUDGETS if budget <= most), "high")
@@ -210,9 +189,9 @@ def _output(body: Mapping[str, object]) -> tuple[OutputFormat | None, str | None
     config = body.get("output_config")
     if config is None and body.get("output_format") is None:
         return None, None, []
-    wanted = {} if config is None else an_object(config, "output_config")
-    effort = optional_string(wanted, "effort", "output_config")
-    ignored = [f"output_config.{name}" for name in unknown_names(wanted, ("effort", "format"))]
+    wanted = {} if config is None else fields.an_object(config, "output_config")
+    effort = fields.optional_string(wanted, "effort", "output_config")
+    ignored = [f"output_config.{name}" for name in fields.unknown_names(wanted, ("effort", "format"))]
     described, param = wanted.get("format"), "output_config.format"
     if described is None:
         described, param = body.get("output_format"), "output_format"
@@ -222,13 +201,13 @@ def _output(body: Mapping[str, object]) -> tuple[OutputFormat | None, str | None
 def _format(value: object, param: str) -> OutputFormat | None:
     if value is None:
         return None
-    described = an_object(value, param)
-    kind = needed_string(described, "type", param)
+    described = fields.an_object(value, param)
+    kind = fields.needed_string(described, "type", param)
     if kind != "json_schema":
-        raise invalid_value(f"{param}.type", f"use json_schema, not {kind[:60]!r}.")
+        raise fields.invalid_value(f"{param}.type", f"use json_schema, not {kind[:60]!r}.")
     if described.get("schema") is None:
-        raise missing(f"{param}.schema")
+        raise fields.missing(f"{param}.schema")
     return OutputFormat(
-        name=optional_string(described, "name", param) or "",
-        schema=an_object(described["schema"], f"{param}.schema"),
+        name=fields.optional_string(described, "name", param) or "",
+        schema=fields.an_object(described["schema"], f"{param}.schema"),
     )

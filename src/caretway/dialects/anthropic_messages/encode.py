@@ -14,25 +14,9 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Struct, field
 
+from ...core import events as ev
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import (
-    AgentActivity,
-    Event,
-    Note,
-    ReasoningDelta,
-    Recovered,
-    StopReason,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    TurnEnded,
-    TurnFailed,
-    TurnPaused,
-    TurnStarted,
-    Usage,
-    UsageReported,
-)
+from ...core.events import Event, Usage
 from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from ...core.tally import CHARS_PER_TOKEN, estimate_input
@@ -162,11 +146,11 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
 SHOW_THINKING: Final = "thinking"
 """In `request.echo`: the client turned thinking on, so it expects such blocks; other clients would fail on them."""
 
-_STOP: Final[dict[StopReason, str]] = {
-    StopReason.END: "end_turn",
-    StopReason.STOP_SEQUENCE: "stop_sequence",
-    StopReason.LENGTH: "max_tokens",
-    StopReason.REFUSAL: "refusal",
+_STOP: Final[dict[ev.StopReason, str]] = {
+    ev.StopReason.END: "end_turn",
+    ev.StopReason.STOP_SEQUENCE: "stop_sequence",
+    ev.StopReason.LENGTH: "max_tokens",
+    ev.StopReason.REFUSAL: "refusal",
 }
 _DELTA: Final = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b:'
 _DELTA_END: Final = b"}}\n\n"
@@ -237,43 +221,43 @@ class MessagesEncoder:
         out: list[bytes] = []
         for event in events:
             match event:
-                case TextDelta(text=text):
+                case ev.TextDelta(text=text):
                     if self._live_text and text:
                         self._characters += len(text)
                         out += (self._live_text, _json(text), _DELTA_END)
                     else:
                         self._say(_TEXT, text, out)
-                case ReasoningDelta(text=text):
+                case ev.ReasoningDelta(text=text):
                     if self._show_thinking:
                         self._say(_THINKING, text, out)
                     else:
                         self._characters += len(text)
-                case TurnStarted(context_tokens=context):
+                case ev.TurnStarted(context_tokens=context):
                     self._context = context
                     self._begin(out)
-                case ToolCallStarted(id=call, name=name):
+                case ev.ToolCallStarted(id=call, name=name):
                     self._start_call(call, name, out)
-                case ToolCallDelta(id=call, arguments=arguments):
+                case ev.ToolCallDelta(id=call, arguments=arguments):
                     self._add(self._calls[call], arguments, out)
-                case ToolCallReady(id=call, arguments=arguments):
+                case ev.ToolCallReady(id=call, arguments=arguments):
                     block = self._calls[call]
                     # Without any input some clients parse an empty text, others run the tool without its arguments.
                     self._add(block, (arguments or "{}")[block.sent :], out)
                     self._complete(block, out)
-                case UsageReported(usage=usage):
+                case ev.UsageReported(usage=usage):
                     self._usage = usage
-                case Note(key=key, value=value):
+                case ev.Note(key=key, value=value):
                     self._notes[key] = value
-                case TurnPaused():
-                    self._finish(StopReason.END, None, out)
-                case TurnEnded(reason=reason, stop_sequence=sequence):
+                case ev.TurnPaused():
+                    self._finish(ev.StopReason.END, None, out)
+                case ev.TurnEnded(reason=reason, stop_sequence=sequence):
                     self._finish(reason, sequence, out)
-                case TurnFailed(error=error):
+                case ev.TurnFailed(error=error):
                     self._over = True
                     out.append(in_turn.event("error", encode_error(error)[1]))
-                case AgentActivity():
+                case ev.AgentActivity():
                     pass  # no place for it in this API; the text that follows speaks for it
-                case Recovered():
+                case ev.Recovered():
                     pass
                 case _:
                     assert_never(event)
@@ -338,7 +322,7 @@ class MessagesEncoder:
                 out += line[0].waiting
                 line[0].waiting = []
 
-    def _finish(self, reason: StopReason, sequence: str | None, out: list[bytes]) -> None:
+    def _finish(self, reason: ev.StopReason, sequence: str | None, out: list[bytes]) -> None:
         self._begin(out)
         for block in tuple(self._line):
             self._complete(block, out)
@@ -353,7 +337,7 @@ class MessagesEncoder:
             end["caretway"] = self._notes
         out += (in_turn.event("message_delta", _json(end)), in_turn.event("message_stop", b'{"type":"message_stop"}'))
 
-    def _stop_reason(self, reason: StopReason, sequence: str | None) -> tuple[str, str | None]:
+    def _stop_reason(self, reason: ev.StopReason, sequence: str | None) -> tuple[str, str | None]:
         return _stop(reason, sequence, called=bool(self._calls))
 
 
@@ -393,11 +377,11 @@ def message_object(
     }
 
 
-def _stop(reason: StopReason, sequence: str | None, *, called: bool) -> tuple[str, str | None]:
+def _stop(reason: ev.StopReason, sequence: str | None, *, called: bool) -> tuple[str, str | None]:
     """Clients run a call only if the stop reason is `tool_use`."""
     if called:
         return "tool_use", None
-    return _STOP[reason], sequence if reason is StopReason.STOP_SEQUENCE else None
+    return _STOP[reason], sequence if reason is ev.StopReason.STOP_SEQUENCE else None
 
 
 def _input(call: ToolCall) -> object:

@@ -12,29 +12,7 @@ from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
-from ..fields import (
-    FLAG,
-    NUMBER,
-    OBJECT,
-    WHOLE,
-    WORD,
-    Idle,
-    a_string,
-    an_array,
-    an_object,
-    idle_names,
-    invalid_value,
-    kind_of,
-    listable,
-    missing,
-    needed_string,
-    optional_bool,
-    optional_string,
-    stop_sequences,
-    unknown_names,
-    unsupported,
-    wrong_type,
-)
+from .. import fields
 from ..headers import bridge, session_hint, session_mode, workspace
 from ..kinds import kind_of_request
 from .encode import LEGACY_FUNCTIONS
@@ -42,23 +20,23 @@ from .messages import ChatMessageReader, decode_tools
 
 MAX_STOP_SEQUENCES: Final = 16
 
-_IDLE: Final[dict[str, Idle]] = {
-    "max_tokens": Idle(*WHOLE),
-    "max_completion_tokens": Idle(*WHOLE),
-    "temperature": Idle(*NUMBER, (1,)),
-    "top_p": Idle(*NUMBER, (1,)),
-    "seed": Idle(*WHOLE),
-    "frequency_penalty": Idle(*NUMBER, (0,)),
-    "presence_penalty": Idle(*NUMBER, (0,)),
-    "logit_bias": Idle(*OBJECT, ({},)),
-    "logprobs": Idle(*FLAG, (False,)),
-    "top_logprobs": Idle(*WHOLE, (0,)),
-    "service_tier": Idle(*WORD, ("auto", "default")),
-    "store": Idle(*FLAG, (False,)),
-    "prediction": Idle(*OBJECT),
-    "verbosity": Idle(*WORD, ("medium",)),
-    "audio": Idle(*OBJECT),
-    "web_search_options": Idle(*OBJECT),
+_IDLE: Final[dict[str, fields.Idle]] = {
+    "max_tokens": fields.Idle(*fields.WHOLE),
+    "max_completion_tokens": fields.Idle(*fields.WHOLE),
+    "temperature": fields.Idle(*fields.NUMBER, (1,)),
+    "top_p": fields.Idle(*fields.NUMBER, (1,)),
+    "seed": fields.Idle(*fields.WHOLE),
+    "frequency_penalty": fields.Idle(*fields.NUMBER, (0,)),
+    "presence_penalty": fields.Idle(*fields.NUMBER, (0,)),
+    "logit_bias": fields.Idle(*fields.OBJECT, ({},)),
+    "logprobs": fields.Idle(*fields.FLAG, (False,)),
+    "top_logprobs": fields.Idle(*fields.WHOLE, (0,)),
+    "service_tier": fields.Idle(*fields.WORD, ("auto", "default")),
+    "store": fields.Idle(*fields.FLAG, (False,)),
+    "prediction": fields.Idle(*fields.OBJECT),
+    "verbosity": fields.Idle(*fields.WORD, ("medium",)),
+    "audio": fields.Idle(*fields.OBJECT),
+    "web_search_options": fields.Idle(*fields.OBJECT),
 }
 _READ: Final = frozenset(
     {
@@ -88,7 +66,7 @@ _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
 
 def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     if not isinstance(body, dict):
-        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+        raise bad_request(f"The request body must be a JSON object, not {fields.kind_of(body)}.", code="invalid_type")
     model = _model(body)
     reader = ChatMessageReader()
     messages = reader.read(body.get("messages"))
@@ -108,14 +86,14 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         kind=kind_of_request(messages, tools, headers),
         workspace=workspace(headers),
         bridge=bridge(headers),
-        stream=optional_bool(body, "stream") is True,
+        stream=fields.optional_bool(body, "stream") is True,
         include_usage=include_usage(body.get("stream_options")),
         max_output=body.get("max_completion_tokens") or body.get("max_tokens"),
         ignored=(
-            *idle_names(body, _IDLE),
+            *fields.idle_names(body, _IDLE),
             *ignored_reasoning,
             *reader.ignored,
-            *listable(unknown_names(body, _KNOWN)),
+            *fields.listable(fields.unknown_names(body, _KNOWN)),
         ),
         echo=_LEGACY if legacy else _NOTHING,
     )
@@ -123,30 +101,32 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
 
 def _model(body: Mapping[str, object]) -> str:
     if body.get("model") is None:
-        raise missing("model", code="missing_model")
-    return needed_string(body, "model")
+        raise fields.missing("model", code="missing_model")
+    return fields.needed_string(body, "model")
 
 
 def stop_words(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, str | list):
-        raise wrong_type("stop", "a string or an array of strings", value)
-    return stop_sequences([value] if isinstance(value, str) else value, "stop", MAX_STOP_SEQUENCES)
+        raise fields.wrong_type("stop", "a string or an array of strings", value)
+    return fields.stop_sequences([value] if isinstance(value, str) else value, "stop", MAX_STOP_SEQUENCES)
 
 
 def _check_counts(body: Mapping[str, object]) -> None:
     """Only one answer, and only text, is possible."""
     n = body.get("n")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
-        raise wrong_type("n", "an integer", n)
+        raise fields.wrong_type("n", "an integer", n)
     if n not in (None, 1):
-        raise unsupported("n", "Only one answer per request is possible ('n': 1). Send the request again for another.")
+        raise fields.unsupported(
+            "n", "Only one answer per request is possible ('n': 1). Send the request again for another."
+        )
     modalities = body.get("modalities")
     if modalities is not None:
-        for i, one in enumerate(an_array(modalities, "modalities")):
-            if a_string(one, f"modalities[{i}]") != "text":
-                raise unsupported(
+        for i, one in enumerate(fields.an_array(modalities, "modalities")):
+            if fields.a_string(one, f"modalities[{i}]") != "text":
+                raise fields.unsupported(
                     f"modalities[{i}]", "Answers are text; no other modality is possible.", hint="Ask for text alone."
                 )
 
@@ -154,38 +134,40 @@ def _check_counts(body: Mapping[str, object]) -> None:
 def include_usage(value: object) -> bool:
     if value is None:
         return False
-    return optional_bool(an_object(value, "stream_options"), "include_usage", "stream_options") is True
+    return fields.optional_bool(fields.an_object(value, "stream_options"), "include_usage", "stream_options") is True
 
 
 def _output_format(value: object) -> OutputFormat | None:
     if value is None:
         return None
-    wanted = an_object(value, "response_format")
-    kind = needed_string(wanted, "type", "response_format")
+    wanted = fields.an_object(value, "response_format")
+    kind = fields.needed_string(wanted, "type", "response_format")
     if kind == "text":
         return None
     if kind == "json_object":
         return OutputFormat()
     if kind != "json_schema":
-        raise invalid_value("response_format.type", f"use text, json_object or json_schema, not {kind[:60]!r}.")
+        raise fields.invalid_value("response_format.type", f"use text, json_object or json_schema, not {kind[:60]!r}.")
     param = "response_format.json_schema"
     if wanted.get("json_schema") is None:
-        raise missing(param)
-    described = an_object(wanted["json_schema"], param)
+        raise fields.missing(param)
+    described = fields.an_object(wanted["json_schema"], param)
     schema = described.get("schema")
-    optional_bool(described, "strict", param)
+    fields.optional_bool(described, "strict", param)
     return OutputFormat(
-        name=optional_string(described, "name", param) or "",
-        schema=None if schema is None else an_object(schema, f"{param}.schema"),
+        name=fields.optional_string(described, "name", param) or "",
+        schema=None if schema is None else fields.an_object(schema, f"{param}.schema"),
     )
 
 
 def _effort(body: Mapping[str, object]) -> tuple[str | None, list[str]]:
     """OpenAI's own field takes precedence over the object that other gateways introduced, whose other keys have no
     effect."""
-    effort = optional_string(body, "reasoning_effort")
+    effort = fields.optional_string(body, "reasoning_effort")
     if body.get("reasoning") is None:
         return effort or None, []
-    reasoning = an_object(body["reasoning"], "reasoning")
-    nested = optional_string(reasoning, "effort", "reasoning")
-    return effort or nested or None, [f"reasoning.{key}" for key in listable(unknown_names(reasoning, {"effort"}))]
+    reasoning = fields.an_object(body["reasoning"], "reasoning")
+    nested = fields.optional_string(reasoning, "effort", "reasoning")
+    return effort or nested or None, [
+        f"reasoning.{key}" for key in fields.listable(fields.unknown_names(reasoning, {"effort"}))
+    ]

@@ -16,25 +16,9 @@ from typing import Final, assert_never
 import msgspec
 from msgspec import Struct
 
+from ...core import events as ev
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import (
-    AgentActivity,
-    Event,
-    Note,
-    ReasoningDelta,
-    Recovered,
-    StopReason,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    TurnEnded,
-    TurnFailed,
-    TurnPaused,
-    TurnStarted,
-    Usage,
-    UsageReported,
-)
+from ...core.events import Event, Usage
 from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, in_turn
@@ -102,11 +86,11 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
 LEGACY_FUNCTIONS: Final = "legacy_functions"
 """In `request.echo`: the client declared `functions`, so it reads its call from `function_call`, not `tool_calls`."""
 
-FINISH: Final[dict[StopReason, str]] = {
-    StopReason.END: "stop",
-    StopReason.STOP_SEQUENCE: "stop",
-    StopReason.LENGTH: "length",
-    StopReason.REFUSAL: "content_filter",
+FINISH: Final[dict[ev.StopReason, str]] = {
+    ev.StopReason.END: "stop",
+    ev.StopReason.STOP_SEQUENCE: "stop",
+    ev.StopReason.LENGTH: "length",
+    ev.StopReason.REFUSAL: "content_filter",
 }
 _DELTA: Final = b'"choices":[{"index":0,"delta":{'
 _TEXT: Final = _DELTA + b'"content":'
@@ -160,43 +144,43 @@ class ChatEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         if self._over:
             return b""
-        if len(events) == 1 and type(events[0]) is TextDelta and self._begun and not self._in_turn.busy:
+        if len(events) == 1 and type(events[0]) is ev.TextDelta and self._begun and not self._in_turn.busy:
             return b"".join((self._head, _TEXT, _json(events[0].text), _UNFINISHED))
         out: list[bytes] = []
         for event in self._in_turn.order(events):
             match event:
-                case TextDelta(text=text):
+                case ev.TextDelta(text=text):
                     if not self._begun:
                         self._begin(out)
                     out += (self._head, _TEXT, _json(text), _UNFINISHED)
-                case ReasoningDelta(text=text):
+                case ev.ReasoningDelta(text=text):
                     if not self._begun:
                         self._begin(out)
                     out += (self._head, _REASONING, _json(text), _UNFINISHED)
-                case TurnStarted():
+                case ev.TurnStarted():
                     self._begin(out)
-                case ToolCallStarted(id=call, name=name):
+                case ev.ToolCallStarted(id=call, name=name):
                     self._begin(out)
                     self._start_call(call, name, out)
-                case ToolCallDelta(id=call, arguments=arguments):
+                case ev.ToolCallDelta(id=call, arguments=arguments):
                     self._add_arguments(self._calls[call], arguments, out)
-                case ToolCallReady(id=call, arguments=arguments):
+                case ev.ToolCallReady(id=call, arguments=arguments):
                     known = self._calls[call]
                     self._add_arguments(known, arguments[known.sent :], out)
-                case UsageReported(usage=usage):
+                case ev.UsageReported(usage=usage):
                     self._usage = usage
-                case Note(key=key, value=value):
+                case ev.Note(key=key, value=value):
                     self._notes = {**self._notes, key: value}
-                case TurnPaused() | TurnEnded():
+                case ev.TurnPaused() | ev.TurnEnded():
                     self._begin(out)
-                    self._finish(event.reason if isinstance(event, TurnEnded) else StopReason.END, out)
-                case TurnFailed(error=error):
+                    self._finish(event.reason if isinstance(event, ev.TurnEnded) else ev.StopReason.END, out)
+                case ev.TurnFailed(error=error):
                     self._over = True
                     out += (in_turn.data(encode_error(error)[1]), in_turn.DONE)
-                case AgentActivity(call=ran):
+                case ev.AgentActivity(call=ran):
                     if ran is not None:  # otherwise the text that follows speaks for it
                         self._show_call(ran, out)
-                case Recovered():
+                case ev.Recovered():
                     pass
                 case _:
                     assert_never(event)
@@ -240,7 +224,7 @@ class ChatEncoder:
         body = b'"tool_calls":[{"index":%d,"function":{"arguments":%b}}]' % (call.index, _json(arguments))
         out += (self._head, _DELTA, body, _UNFINISHED)
 
-    def _finish(self, reason: StopReason, out: list[bytes]) -> None:
+    def _finish(self, reason: ev.StopReason, out: list[bytes]) -> None:
         self._over = True
         notes = b',"caretway":' + _json(self._notes) if self._notes else b""
         finish = _json(_finish_reason(reason, called=bool(self._calls), legacy=self._legacy))
@@ -303,7 +287,7 @@ def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
     return fields | beside(usage)
 
 
-def _finish_reason(reason: StopReason, *, called: bool, legacy: bool) -> str:
+def _finish_reason(reason: ev.StopReason, *, called: bool, legacy: bool) -> str:
     if called:
         return "function_call" if legacy else "tool_calls"
     return FINISH[reason]

@@ -12,47 +12,24 @@ from typing import Final
 
 from ...core.errors import bad_request
 from ...core.request import Message, OutputFormat, Role, Text, TurnRequest
-from ..fields import (
-    ARRAY,
-    NUMBER,
-    OBJECT,
-    WHOLE,
-    WORD,
-    FieldPath,
-    Idle,
-    a_string,
-    an_array,
-    an_object,
-    asking,
-    idle_names,
-    invalid_value,
-    kind_of,
-    listable,
-    missing,
-    needed_string,
-    optional_bool,
-    optional_string,
-    unknown_names,
-    unsupported,
-    wrong_type,
-)
+from .. import fields
 from ..headers import OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
 from ..kinds import kind_of_request
 from .items import ItemReader, Placed, kind_of_item
 from .store import ResponseStore, StoreReader
 from .tools import RequestEcho, decode_tools
 
-_IDLE: Final[dict[str, Idle]] = {
-    "max_output_tokens": Idle(*WHOLE),
-    "max_tool_calls": Idle(*WHOLE),
-    "temperature": Idle(*NUMBER, (1,)),
-    "top_p": Idle(*NUMBER, (1,)),
-    "top_logprobs": Idle(*WHOLE, (0,)),
-    "service_tier": Idle(*WORD, ("auto", "default")),
-    "truncation": Idle(*WORD, ("disabled",)),
-    "context_management": Idle(*ARRAY, ([],)),
-    "moderation": Idle(*OBJECT),
-    "image": Idle(*OBJECT),
+_IDLE: Final[dict[str, fields.Idle]] = {
+    "max_output_tokens": fields.Idle(*fields.WHOLE),
+    "max_tool_calls": fields.Idle(*fields.WHOLE),
+    "temperature": fields.Idle(*fields.NUMBER, (1,)),
+    "top_p": fields.Idle(*fields.NUMBER, (1,)),
+    "top_logprobs": fields.Idle(*fields.WHOLE, (0,)),
+    "service_tier": fields.Idle(*fields.WORD, ("auto", "default")),
+    "truncation": fields.Idle(*fields.WORD, ("disabled",)),
+    "context_management": fields.Idle(*fields.ARRAY, ([],)),
+    "moderation": fields.Idle(*fields.OBJECT),
+    "image": fields.Idle(*fields.OBJECT),
 }
 _READ: Final = frozenset(
     {
@@ -106,14 +83,14 @@ _TRUNCATIONS: Final = frozenset({"auto", "disabled"})
 
 def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> TurnRequest:
     if not isinstance(body, dict):
-        raise bad_request(f"The request body must be a JSON object, not {kind_of(body)}.", code="invalid_type")
+        raise bad_request(f"The request body must be a JSON object, not {fields.kind_of(body)}.", code="invalid_type")
     if body.get("model") is None:
-        raise missing("model", code="missing_model")
-    model = needed_string(body, "model")
+        raise fields.missing("model", code="missing_model")
+    model = fields.needed_string(body, "model")
     socket = headers.get(SOCKET, "")
     _refuse_unserved(body)
-    generate = not socket or optional_bool(body, "generate") is not False
-    previous = optional_string(body, "previous_response_id") or None
+    generate = not socket or fields.optional_bool(body, "generate") is not False
+    previous = fields.optional_string(body, "previous_response_id") or None
     stored = StoreReader(store, owners(headers))
     asked = _input(body.get("input"), stored, optional=previous is not None or not generate)
     items = [*_before(previous, stored), *asked]
@@ -127,10 +104,10 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     instructions = _instructions(body.get("instructions"))
     reasoning, effort, summary, ignored_reasoning = _reasoning(body.get("reasoning"))
     text, output_format, ignored_text = _text(body.get("text"))
-    keep = optional_bool(body, "store") is not False
+    keep = fields.optional_bool(body, "store") is not False
     repeated = {
         **{name: body.get(name) for name in _ECHOED},
-        **{name: optional_string(body, name) for name in _ECHOED_WORDS},
+        **{name: fields.optional_string(body, name) for name in _ECHOED_WORDS},
         "instructions": instructions or None,
         "metadata": _metadata(body),
         "parallel_tool_calls": choice.parallel,
@@ -155,19 +132,19 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         kind=kind_of_request(messages, tools, headers, body.get("client_metadata")),
         workspace=workspace(headers),
         bridge=bridge(headers),
-        stream=optional_bool(body, "stream") is True or bool(socket),
+        stream=fields.optional_bool(body, "stream") is True or bool(socket),
         generate=generate,
         include_usage=True,
         max_output=body.get("max_output_tokens"),
         ignored=(
-            *idle_names(body, _IDLE),
+            *fields.idle_names(body, _IDLE),
             *ignored_reasoning,
             *ignored_text,
             *_include(body.get("include")),
             *_stream_options(body.get("stream_options")),
             *box.ignored,
             *reader.ignored,
-            *listable(unknown_names(body, _KNOWN_ON_SOCKETS if socket else _KNOWN)),
+            *fields.listable(fields.unknown_names(body, _KNOWN_ON_SOCKETS if socket else _KNOWN)),
         ),
         echo=RequestEcho(
             repeated=repeated,
@@ -182,18 +159,18 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             compacts=reader.compacts,
         ).put(),
     )
-    return asking(request) if reader.compacts else request
+    return fields.asking(request) if reader.compacts else request
 
 
 def _refuse_unserved(body: Mapping[str, object]) -> None:
     """Fields that cannot be ignored: without them, the answer would be to another question."""
-    if optional_bool(body, "background"):
-        raise unsupported(
+    if fields.optional_bool(body, "background"):
+        raise fields.unsupported(
             "background", "Background responses are not supported.", hint="Leave `background` out, and use `stream`."
         )
     for name, message in _UNSERVED.items():
         if body.get(name) is not None:
-            raise unsupported(name, message)
+            raise fields.unsupported(name, message)
 
 
 # ---- what is asked
@@ -204,24 +181,24 @@ def _input(value: object, stored: StoreReader, *, optional: bool) -> list[Placed
     if value is None:
         if optional:
             return []
-        raise missing("input")
+        raise fields.missing("input")
     if isinstance(value, str):
         if not value.strip():
-            raise invalid_value("input", "it must not be empty.")
+            raise fields.invalid_value("input", "it must not be empty.")
         text = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}
-        return [(FieldPath("", "input", 0), text)]
+        return [(fields.FieldPath("", "input", 0), text)]
     if not isinstance(value, list):
-        raise wrong_type("input", "a string or an array of items", value)
+        raise fields.wrong_type("input", "a string or an array of items", value)
     if not value and not optional:
         raise bad_request("'input' must have at least one item.", param="input", code="invalid_value")
-    return [_resolved(one, FieldPath("", "input", i), stored) for i, one in enumerate(value)]
+    return [_resolved(one, fields.FieldPath("", "input", i), stored) for i, one in enumerate(value)]
 
 
-def _resolved(value: object, at: FieldPath, stored: StoreReader) -> Placed:
-    item = an_object(value, at)
+def _resolved(value: object, at: fields.FieldPath, stored: StoreReader) -> Placed:
+    item = fields.an_object(value, at)
     if kind_of_item(item, at) != "item_reference":
         return at, item
-    name = needed_string(item, "id", at)
+    name = fields.needed_string(item, "id", at)
     kept = stored.item(name)
     if kept is None:
         raise bad_request(
@@ -249,7 +226,7 @@ def _before(previous: str | None, stored: StoreReader) -> list[Placed]:
 
 
 def _instructions(value: object) -> str:
-    return "" if value is None else a_string(value, "instructions")
+    return "" if value is None else fields.a_string(value, "instructions")
 
 
 # ---- how it is to be answered
@@ -259,24 +236,24 @@ def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list
     """What to repeat, the effort, whether summaries are shown, and what has no effect."""
     if value is None:
         return {"effort": None, "summary": None}, None, False, []
-    wanted = an_object(value, "reasoning")
-    effort = optional_string(wanted, "effort", "reasoning") or None
-    old = optional_string(wanted, "generate_summary", "reasoning")  # the field's name before it was `summary`
-    summary = optional_string(wanted, "summary", "reasoning") or old or None
-    ignored = unknown_names(wanted, ("effort", "summary", "generate_summary"))
+    wanted = fields.an_object(value, "reasoning")
+    effort = fields.optional_string(wanted, "effort", "reasoning") or None
+    old = fields.optional_string(wanted, "generate_summary", "reasoning")  # the field's name before it was `summary`
+    summary = fields.optional_string(wanted, "summary", "reasoning") or old or None
+    ignored = fields.unknown_names(wanted, ("effort", "summary", "generate_summary"))
     shown = summary not in (None, "none")
     repeated: dict[str, object] = {"effort": _one_of(_EFFORTS, effort), "summary": _one_of(_SUMMARIES, summary)}
-    return repeated, effort, shown, [f"reasoning.{name}" for name in listable(ignored)]
+    return repeated, effort, shown, [f"reasoning.{name}" for name in fields.listable(ignored)]
 
 
 def _text(value: object) -> tuple[Mapping[str, object], OutputFormat | None, list[str]]:
     plain: Mapping[str, object] = {"type": "text"}
     if value is None:
         return {"format": plain}, None, []
-    wanted = an_object(value, "text")
-    given = plain if wanted.get("format") is None else an_object(wanted["format"], "text.format")
-    ignored = [f"text.{name}" for name in listable(unknown_names(wanted, ("format", "verbosity")))]
-    if optional_string(wanted, "verbosity", "text") not in (None, "medium"):
+    wanted = fields.an_object(value, "text")
+    given = plain if wanted.get("format") is None else fields.an_object(wanted["format"], "text.format")
+    ignored = [f"text.{name}" for name in fields.listable(fields.unknown_names(wanted, ("format", "verbosity")))]
+    if fields.optional_string(wanted, "verbosity", "text") not in (None, "medium"):
         ignored.append("text.verbosity")
     verbosity = _one_of(_VERBOSITIES, wanted.get("verbosity"))
     return {"format": given} | ({"verbosity": verbosity} if verbosity else {}), _format(given), ignored
@@ -288,40 +265,43 @@ def _one_of(words: frozenset[str], value: object) -> str | None:
 
 def _format(wanted: Mapping[str, object]) -> OutputFormat | None:
     at = "text.format"
-    kind = needed_string(wanted, "type", at)
+    kind = fields.needed_string(wanted, "type", at)
     if kind == "text":
         return None
     if kind == "json_object":
         return OutputFormat()
     if kind != "json_schema":
-        raise invalid_value(f"{at}.type", f"use text, json_object or json_schema, not {kind[:60]!r}.")
-    optional_bool(wanted, "strict", at)
+        raise fields.invalid_value(f"{at}.type", f"use text, json_object or json_schema, not {kind[:60]!r}.")
+    fields.optional_bool(wanted, "strict", at)
     schema = wanted.get("schema")
     return OutputFormat(
-        name=optional_string(wanted, "name", at) or "",
-        schema=None if schema is None else an_object(schema, f"{at}.schema"),
+        name=fields.optional_string(wanted, "name", at) or "",
+        schema=None if schema is None else fields.an_object(schema, f"{at}.schema"),
     )
 
 
 def _include(value: object) -> list[str]:
     if not value:
         return []
-    wanted = [a_string(one, FieldPath("", "include", i)) for i, one in enumerate(an_array(value, "include"))]
-    return listable([f"include.{name}" for name in wanted if name not in _INCLUDED_ANYWAY])
+    wanted = [
+        fields.a_string(one, fields.FieldPath("", "include", i))
+        for i, one in enumerate(fields.an_array(value, "include"))
+    ]
+    return fields.listable([f"include.{name}" for name in wanted if name not in _INCLUDED_ANYWAY])
 
 
 def _stream_options(value: object) -> list[str]:
     if value is None:
         return []
-    wanted = an_object(value, "stream_options")
-    unknown = unknown_names(wanted, ("include_obfuscation", "include_usage"))
-    ignored = [f"stream_options.{name}" for name in listable(unknown)]
-    if optional_bool(wanted, "include_obfuscation", "stream_options"):
+    wanted = fields.an_object(value, "stream_options")
+    unknown = fields.unknown_names(wanted, ("include_obfuscation", "include_usage"))
+    ignored = [f"stream_options.{name}" for name in fields.listable(unknown)]
+    if fields.optional_bool(wanted, "include_obfuscation", "stream_options"):
         ignored.append("stream_options.include_obfuscation")
     return ignored
 
 
 def _metadata(body: Mapping[str, object]) -> Mapping[str, str]:
     """The metadata, which the response repeats; its values must be strings."""
-    given = an_object(body.get("metadata") or {}, "metadata")
-    return {name: a_string(value, FieldPath("metadata", name[:64])) for name, value in given.items()}
+    given = fields.an_object(body.get("metadata") or {}, "metadata")
+    return {name: fields.a_string(value, fields.FieldPath("metadata", name[:64])) for name, value in given.items()}

@@ -15,24 +15,8 @@ from typing import Final, Literal, assert_never
 import msgspec
 from msgspec import Struct, field
 
-from ...core.events import (
-    AgentActivity,
-    Event,
-    Note,
-    ReasoningDelta,
-    Recovered,
-    StopReason,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallReady,
-    ToolCallStarted,
-    TurnEnded,
-    TurnFailed,
-    TurnPaused,
-    TurnStarted,
-    Usage,
-    UsageReported,
-)
+from ...core import events as ev
+from ...core.events import Event, Usage
 from ...core.fold import Reply
 from ...core.request import Reasoning, Text, ToolCall, TurnRequest
 from .. import ResponseMeta
@@ -148,29 +132,29 @@ class ResponsesEncoder:
             if self._over:
                 break
             match event:
-                case TextDelta(text=text):
+                case ev.TextDelta(text=text):
                     if text:
                         self._add_text(_MESSAGE, text, out)
-                case ReasoningDelta(text=text):
+                case ev.ReasoningDelta(text=text):
                     if text and self._echo.show_reasoning:
                         self._add_text(_REASONING, text, out)
-                case TurnStarted():
+                case ev.TurnStarted():
                     self._begin(out)
-                case ToolCallStarted(id=call, name=name):
+                case ev.ToolCallStarted(id=call, name=name):
                     self._start_call(call, name, out)
-                case ToolCallDelta(id=call, arguments=arguments):
+                case ev.ToolCallDelta(id=call, arguments=arguments):
                     self._add_arguments(self._calls[call], arguments, out)
-                case ToolCallReady(id=call, arguments=arguments):
+                case ev.ToolCallReady(id=call, arguments=arguments):
                     self._finish_call(self._calls[call], call, arguments, out)
-                case UsageReported(usage=usage):
+                case ev.UsageReported(usage=usage):
                     self._usage = usage
-                case Note(key=key, value=value):
+                case ev.Note(key=key, value=value):
                     self._notes[key] = value
-                case TurnPaused() | TurnEnded() | TurnFailed():
+                case ev.TurnPaused() | ev.TurnEnded() | ev.TurnFailed():
                     self._finish(event, out)
-                case AgentActivity():
+                case ev.AgentActivity():
                     pass  # its items are for tools that OpenAI runs itself; clients would look for more in them
-                case Recovered():
+                case ev.Recovered():
                     pass
                 case _:
                     assert_never(event)
@@ -272,9 +256,9 @@ class ResponsesEncoder:
 
     # ---- the end
 
-    def _finish(self, end: TurnPaused | TurnEnded | TurnFailed, out: list[bytes]) -> None:
+    def _finish(self, end: ev.TurnPaused | ev.TurnEnded | ev.TurnFailed, out: list[bytes]) -> None:
         self._begin(out)
-        if isinstance(end, TurnFailed):
+        if isinstance(end, ev.TurnFailed):
             self._drop_run()
             self._complete(
                 out,
@@ -290,7 +274,7 @@ class ResponsesEncoder:
                 ),
             )
             return
-        cause = cause_of(end.reason if isinstance(end, TurnEnded) else StopReason.END, called=bool(self._calls))
+        cause = cause_of(end.reason if isinstance(end, ev.TurnEnded) else ev.StopReason.END, called=bool(self._calls))
         status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
         self._close_run(status, out)
         self._complete(
@@ -380,7 +364,7 @@ def _text_item(kind: Literal["message", "reasoning"], name: str, status: Status,
     return reasoning_item(name, (summary_part(text),))
 
 
-def cause_of(reason: StopReason, *, called: bool) -> str | None:
+def cause_of(reason: ev.StopReason, *, called: bool) -> str | None:
     """Why a response is incomplete. One with calls never is, because the calls must be answered."""
     return None if called else INCOMPLETE.get(reason)
 
