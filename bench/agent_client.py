@@ -18,8 +18,7 @@ from caretway.cursor.transport.h2_frames import (
     settings,
     window_update,
 )
-from caretway.cursor.wire.envelope import pack
-from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.envelope import pack, write_end
 from caretway.cursor.wire.messages import pb
 from caretway.cursor.wire.paths import RUN
 

@@ -40,7 +40,7 @@ AREAS: dict[str, tuple[list[str], list[str], list[str]]] = {  # name: (source, f
     ),
     "dialects": (["dialects"], ["tests/unit/dialects"], ["tests/contract/test_dialects.py"]),
     "access": (
-        ["server/access.py", "api/access_layer.py"],
+        ["server/access.py", "api/application.py"],
         ["tests/unit/api", "tests/unit/usage/keys"],
         ["tests/contract/test_security.py", "tests/contract/test_keys.py"],
     ),

@@ -9,9 +9,8 @@ from typing import Generic, TypeVar
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.event_buffer import EventBuffer
-from caretway.core.events import Event, ToolCallDelta, ToolCallReady, ToolCallStarted, TurnStarted
+from caretway.core.events import Event, EventOrder, ToolCallDelta, ToolCallReady, ToolCallStarted, TurnStarted
 from caretway.core.fold import Reply, fold
-from caretway.core.order import EventOrder
 from caretway.core.request import Text, ToolResult, TurnRequest
 from caretway.core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from receiving import receive

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from caretway.api import socket_responses
-from caretway.api.access_layer import AccessLayer
+from caretway.api.application import AccessLayer
 from caretway.api.socket_responses import MessageWriter, ResponsesSocket
 from caretway.server.exchange import Header, HttpRequest, ResponseWriter, TrafficObserver
 from caretway.server.socket import text_frame

@@ -4,8 +4,7 @@ from functools import lru_cache
 from typing import Final
 
 from caretway.cursor.wire.embedding import write_value
-from caretway.cursor.wire.envelope import pack
-from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.envelope import pack, write_end
 from caretway.cursor.wire.messages import pb
 
 from ..script import MODEL, TOOL, piece

@@ -20,13 +20,12 @@ from msgspec.structs import replace
 
 from . import __version__
 from .accounts.catalogue import ModelCatalogue
-from .api.access_layer import AccessLayer
 from .api.answer import Pace
-from .api.application import Application
+from .api.application import AccessLayer, Application
 from .api.images import ImageFetcher
 from .api.page_door import DashboardAccess
 from .api.respond import Content, Responder
-from .api.route_table import PREFIX
+from .api.routes import PREFIX
 from .api.tenant import AccountWatch, Health, Tenant, TenantResolver
 from .backends.text_protocol.prompt import demand_tools
 from .backends.text_protocol.thinking import think_tags, thinking
@@ -37,7 +36,7 @@ from .core.errors import ErrorKind, GatewayError
 from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Backend, StageFactory
-from .cursor.transport.auto_transport import open_transport
+from .cursor.transport.h2_transport import open_transport
 from .dashboard.api import routes as page_routes
 from .dashboard.content import KeptContent
 from .dashboard.notes import PageNotes
@@ -53,13 +52,12 @@ from .server.access import Access, Admission, CallerLimits, access_for, is_key
 from .server.request_reader import Bodies, BodyLimits, ConnectionLimits
 from .server.server import BACKLOG, Server, TlsContext, connections_that_fit, tls_context
 from .server.shape import ShapeLimits
+from .sessions.live import REPLICA
 from .sessions.loop_history import loop_guard
 from .sessions.manager import SessionLimits, Sessions
-from .sessions.output_format import output_format, with_instructions
 from .sessions.response_file import AccountResponses, ResponseFile
-from .sessions.stop_sequences import honour_max_tokens, stop_sequences, token_cut
+from .sessions.stages import honour_max_tokens, output_format, stop_sequences, token_cut, with_instructions
 from .sessions.store import SqliteStore, StoredConversations
-from .sessions.tickets import REPLICA
 from .sessions.write_behind import WriteBehind
 from .upstream import (
     account_source,

@@ -32,8 +32,8 @@ from .config.secrets import secrets_in
 from .core.account_usage import AccountUsage, UsageEvents
 from .core.errors import ErrorKind, GatewayError
 from .core.turn import Backend, NativeTools, Standing
-from .cursor.transport.auto_transport import AutoTransport, open_transport
 from .cursor.transport.dial import Dialler, socket_dial
+from .cursor.transport.h2_transport import AutoTransport, open_transport
 from .cursor.transport.identity import Identity, TokenSource
 from .cursor.transport.ports import Transport, TransportLimits, UnaryResponse
 from .cursor.transport.proxies import ProxyRules, child_environment

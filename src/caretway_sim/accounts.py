@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from caretway.cursor.wire import paths
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 
 from .shared import BilledRun, Shared
 

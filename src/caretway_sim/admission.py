@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import pb
 
 from . import catalogue, faults

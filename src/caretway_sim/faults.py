@@ -6,7 +6,7 @@ retryable flag and `retryAfterMs`.
 
 from typing import Final
 
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import ai
 
 _Error = ai.ErrorDetails

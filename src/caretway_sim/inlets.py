@@ -14,8 +14,7 @@ from google.protobuf.message import DecodeError, Message
 
 from caretway.cursor.wire import paths
 from caretway.cursor.wire.embedding import AppendOutOfRange, AppendReader
-from caretway.cursor.wire.envelope import End, EnvelopeError, EnvelopeReader, gunzip
-from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.envelope import ConnectError, End, EnvelopeError, EnvelopeReader, gunzip, write_unary
 from caretway.cursor.wire.messages import ai, pb
 
 from . import catalogue, faults, updates

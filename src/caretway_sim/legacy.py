@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from caretway.cursor.wire.envelope import EnvelopeError, EnvelopeReader, pack
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError, EnvelopeError, EnvelopeReader, pack
 from caretway.cursor.wire.messages import ai
 from caretway.processes.tasks import spawn
 

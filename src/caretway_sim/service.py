@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from caretway.cursor.wire import paths
 from caretway.cursor.wire.embedding import AppendOutOfRange, AppendSyntax, read_append
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import ai, pb
 
 from . import accounts, catalogue, faults

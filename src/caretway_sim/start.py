@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
 from caretway.cursor.wire.blobs import blob_id
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import pb
 
 from . import admission, faults

@@ -4,8 +4,7 @@ stream; splits text into words; a template for fast streams. No state."""
 from collections.abc import Sequence
 from typing import Final
 
-from caretway.cursor.wire.envelope import pack
-from caretway.cursor.wire.errors import ConnectError, write_end
+from caretway.cursor.wire.envelope import ConnectError, pack, write_end
 from caretway.cursor.wire.messages import pb
 
 from .script import ScriptStream

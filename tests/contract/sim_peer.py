@@ -19,8 +19,7 @@ from google.protobuf import json_format
 
 from caretway.cursor.wire import paths
 from caretway.cursor.wire.embedding import AppendWriter
-from caretway.cursor.wire.envelope import End, EnvelopeReader, pack
-from caretway.cursor.wire.errors import ConnectError, read_end
+from caretway.cursor.wire.envelope import ConnectError, End, EnvelopeReader, pack, read_end
 from caretway.cursor.wire.messages import ai, pb
 
 TOKEN = {"authorization": "Bearer key_test"}

@@ -12,9 +12,8 @@ import pytest
 import pytest_asyncio
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted
+from caretway.core.events import Event, EventOrder, TextDelta, TurnEnded, TurnFailed, TurnPaused, TurnStarted
 from caretway.core.fold import Reply, fold
-from caretway.core.order import EventOrder
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
 from caretway.core.turn import Turn
 from contract.subjects import WAYS, Subject, able

@@ -5,8 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from caretway.api.route_table import paths_of
-from caretway.api.routes import route_table
+from caretway.api.routes import paths_of, route_table
 from caretway.dialects.registry import dialects
 from contract.gateways import CHAT, Client, gateway
 from contract.raw_http import address, post, read_answer, say

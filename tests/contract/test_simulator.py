@@ -19,8 +19,7 @@ import pytest
 
 from caretway.cursor.wire import blobs, paths
 from caretway.cursor.wire.embedding import AppendWriter
-from caretway.cursor.wire.envelope import End, EnvelopeReader
-from caretway.cursor.wire.errors import read_unary
+from caretway.cursor.wire.envelope import End, EnvelopeReader, read_unary
 from caretway.cursor.wire.messages import ai, pb
 from caretway_sim import Simulator
 from caretway_sim.manners import CLASSIC

@@ -14,7 +14,7 @@ from caretway.backends.agent.backend import AgentBackend
 from caretway.config import Settings
 from caretway.core.account_usage import OnDemand, PlanInfo, PlanUsage, TeamSeat
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor.transport.auto_transport import open_transport
+from caretway.cursor.transport.h2_transport import open_transport
 from caretway.cursor.transport.usage_api import PAGE_SIZE, UsageApi
 from caretway.upstream import open_backend
 from caretway_sim.accounts import Accounts

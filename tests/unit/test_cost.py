@@ -33,9 +33,8 @@ from caretway.dialects.openai_chat import OPENAI_CHAT
 from caretway.processes.tasks import spawn
 from caretway.server.exchange import ResponseWriter
 from caretway.sessions.lifecycle import Happening
-from caretway.sessions.live import LiveTurn
+from caretway.sessions.live import LiveTurn, Tickets
 from caretway.sessions.response import Response
-from caretway.sessions.tickets import Tickets
 
 MAX_CALLS = 42
 """Per delta, Python functions and C functions alike, the client's socket included. 41.5 on CPython 3.11."""

@@ -6,29 +6,35 @@ It bounds how many answers are made at a time, and is the one place where an une
 
 import logging
 import re
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import cache
 from os import urandom
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from .. import __version__
 from ..core.caller import NOBODY, caller_of
 from ..core.errors import ErrorKind, GatewayError
-from ..core.passing import Elsewhere
+from ..core.json_bounds import crowded
+from ..core.passing import CHALLENGE, HOP, Elsewhere
 from ..core.records import Observer, RefusedRequest
 from ..dialects import Dialect
+from ..dialects.headers import OWNER
 from ..observe.log import one_line
 from ..observe.metrics import Metrics
-from ..server.exchange import Header, HttpRequest, ResponseWriter
+from ..observe.trace import Trace
+from ..server.access import Access, Admission, SharedAdmission, admit, preflight
+from ..server.exchange import NO_CONTENT, Header, HttpRequest, ResponseWriter, header_text
 from ..server.shape import ShapeLimits
+from ..usage.keys.key_file import KeyBook
 from .answer import send_error
-from .page_files import PageFiles
+from .page_door import PageDoor
+from .page_files import PageFiles, wants_page
 from .passed import check_passed_body
-from .route_table import GatewayState, HttpCall, Matched, Refused, Route, paths_of
-from .routes import route_table
+from .routes import GatewayState, HttpCall, Matched, Refused, Route, paths_of, route_table
 from .tenant import TenantResolver
 
 log = logging.getLogger(__name__)
@@ -168,3 +174,244 @@ class Application:
                 trace=request.trace,
             )
         )
+
+
+# ---- The order of checks when a request's head is there: CORS preflight, route, access, the caller's rate, free
+# places; and what is given back when it is over. A refusal is in the words of the API at that path. It gets a new
+# request id.
+#
+# The decisions are `access`, `admission` and `routes`; a refusal is in the words of the API that lives at the path.
+
+# ---- Records one client's exchange in the trace (`--trace`): heads, the shape of bodies, the events of a stream, a
+# client that hung up; all redacted.
+
+_LOOKED_AT: Final = 64 * 2**10
+"""Bytes that stand for what is too much to be recorded field by field."""
+
+
+class TraceRecorder:
+    def __init__(self, trace: Trace, request: HttpRequest) -> None:
+        self._trace = trace
+        self._number = trace.number()
+        headers = trace.redact.headers(request.headers.items())
+        trace.write("request", exchange=self._number, method=request.method, path=request.path, headers=headers)
+
+    def request_body(self, body: bytes) -> None:
+        if body:
+            self._trace.write("request body", exchange=self._number, bytes=len(body), json=_shape(self._trace, body))
+
+    def hung_up(self) -> None:
+        self._trace.write("hung up", exchange=self._number)
+
+    def head(self, status: int, headers: Sequence[Header]) -> None:
+        head = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        self._trace.write("response", exchange=self._number, status=status, headers=self._trace.redact.headers(head))
+
+    def body(self, data: bytes, *, end: bool) -> None:
+        events = _events(self._trace, data)
+        self._trace.write("response body", exchange=self._number, bytes=len(data), json=events, end=end)
+
+
+def _shape(trace: Trace, data: bytes) -> object:
+    if crowded(data):
+        return trace.redact.digest(data[:_LOOKED_AT].decode("latin-1"))
+    try:
+        return trace.redact.value(msgspec.json.decode(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return trace.redact.digest(data.decode("latin-1"))
+
+
+def _events(trace: Trace, data: bytes) -> object:
+    """What one write held: an object, or the events of a stream (a write never cuts one)."""
+    lines = data.split(b"\n")
+    events = [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
+    if not events:
+        return _shape(trace, data) if data.startswith(b"{") else None
+    return [_shape(trace, event) if event.startswith(b"{") else event.decode("latin-1") for event in events]
+
+
+class AccessLayer:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        access: Access,
+        admission: Admission,
+        keys: KeyBook | None = None,
+        trace: Trace | None = None,
+        door: PageDoor | None = None,
+        elsewhere: Elsewhere | None = None,
+        shared: SharedAdmission | None = None,
+    ) -> None:
+        """`door`: of the page. `elsewhere`: the other gateways, which may pass requests on to this one. `shared`:
+        limits that they count with."""
+        self._elsewhere = elsewhere
+        self._shared = shared
+        self._application = application
+        self._keys = keys
+        self._access = access
+        self._admission = admission
+        self._trace = trace
+        self._door = door or PageDoor(access, keys)
+
+    def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
+        """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
+        if self._trace is not None:
+            response.observe(TraceRecorder(self._trace, request))
+        if request.method == "OPTIONS":
+            asked = preflight(self._access, request.scheme, request.headers)
+            if asked is not None:
+                response.send(NO_CONTENT, b"", asked)
+                return None
+        if self._elsewhere is not None and CHALLENGE in request.headers:
+            self._accept_challenge(self._elsewhere, request, response)
+            return None
+        matched = self._application.routes.resolve(request)
+        if self._elsewhere is not None and HOP in request.headers:
+            return self._accept_passed(self._elsewhere, matched, request, response)
+        if matched.page:
+            return self._accept_visitor(matched, request, response)
+        named = self._keys.current() if self._keys is not None else None
+        admitted = admit(
+            self._access,
+            request.scheme,
+            request.headers,
+            keyless=matched.keyless or (matched.browsers and wants_page(request.headers)),
+            named=named,
+            now=time.time() if named is not None else 0.0,
+        )
+        request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
+        if admitted.owner:
+            request.headers = {**request.headers, OWNER: admitted.owner}
+        if admitted.headers:
+            response.add_headers(admitted.headers)
+        self._admission.ask(admitted.caller)
+        self._application.check(matched)
+        return self._accepted(admitted.caller, matched, request, response)
+
+    def _accept_challenge(self, elsewhere: Elsewhere, request: HttpRequest, response: ResponseWriter) -> None:
+        try:
+            answer = elsewhere.meet(request.headers[CHALLENGE])
+        except GatewayError as problem:
+            response.add_headers([(HOP.encode(), header_text(problem.message))])
+            raise
+        response.go_on()
+        response.send(NO_CONTENT, b"", [(CHALLENGE.encode(), answer.encode())])
+
+    def _accept_passed(
+        self, elsewhere: Elsewhere, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
+    ) -> "AcceptedRequest":
+        """The first gateway has asked who it is, and has counted it."""
+        try:
+            visit = elsewhere.visit(request.method, request.target, request.headers)
+        except GatewayError as problem:
+            response.add_headers([(HOP.encode(), header_text(problem.message))])
+            raise
+        request.visit = visit
+        request.caller = caller_of(visit.asker.key, visit.asker.agent)
+        if visit.asker.owner:
+            request.headers = {**request.headers, OWNER: visit.asker.owner}
+        self._application.check(matched)
+        return AcceptedRequest(self._application, self._admission, "", matched, request, response)
+
+    def _accept_visitor(
+        self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
+    ) -> "AcceptedRequest":
+        """The page asks often and waits long, so only what it asks of models is counted as its key's."""
+        admitted = self._door.admit(request, keyless=matched.keyless)
+        request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
+        counted = admitted.caller if matched.turn else ""
+        self._admission.ask(counted)
+        self._application.check(matched)
+        return self._accepted(counted, matched, request, response)
+
+    def _accepted(
+        self, caller: str, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
+    ) -> "AcceptedRequest":
+        if self._shared is not None and caller:
+            return SharedRequest(self._application, self._admission, caller, matched, request, response, self._shared)
+        return AcceptedRequest(self._application, self._admission, caller, matched, request, response)
+
+    def refuse(
+        self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
+    ) -> None:
+        """Say why there is no answer, in the words of whatever API lives at the path. No `request`: it could not be
+        read."""
+        self._application.refuse(request or HttpRequest("", path, {}), response, error, f"req_{secrets.token_hex(16)}")
+
+
+class AcceptedRequest:
+    """A request whose caller may come in, with the places it takes while it is answered."""
+
+    __slots__ = ("_admission", "_application", "_begun", "_caller", "_matched", "_request", "_response")
+
+    def __init__(
+        self,
+        application: Application,
+        admission: Admission,
+        caller: str,
+        matched: Matched | Refused,
+        request: HttpRequest,
+        response: ResponseWriter,
+    ) -> None:
+        self._application = application
+        self._admission = admission
+        self._caller = caller
+        self._matched = matched
+        self._request = request
+        self._response = response
+        self._begun = False
+
+    def begin(self) -> None:
+        """The body is here too: it takes its places. Raises GatewayError when there are none."""
+        self._admission.enter(self._caller)
+        try:
+            self._application.begin(self._matched)
+        except GatewayError:
+            self._admission.leave(self._caller)
+            raise
+        self._begun = True
+
+    def answer(self) -> Coroutine[Any, Any, None]:
+        return self._application.answer(self._matched, self._request, self._response)
+
+    def leave(self) -> None:
+        """It is over, however it ended. May be called again, and for what never began."""
+        if self._begun:
+            self._begun = False
+            self._application.leave(self._matched)
+            self._admission.leave(self._caller)
+
+
+class SharedRequest(AcceptedRequest):
+    """One whose caller is counted with other gateways."""
+
+    __slots__ = ("_lease", "_shared")
+
+    def __init__(
+        self,
+        application: Application,
+        admission: Admission,
+        caller: str,
+        matched: Matched | Refused,
+        request: HttpRequest,
+        response: ResponseWriter,
+        shared: SharedAdmission,
+    ) -> None:
+        super().__init__(application, admission, caller, matched, request, response)
+        self._shared = shared
+        self._lease = b""
+
+    async def answer(self) -> None:
+        refused, wait, self._lease = await self._shared.enter(self._caller, turn=self._matched.turn)
+        if refused:
+            error = self._admission.too_early(wait) if refused == "early" else self._admission.too_many()
+            self._application.refuse(self._request, self._response, error, f"req_{secrets.token_hex(16)}")
+            return
+        await super().answer()
+
+    def leave(self) -> None:
+        super().leave()
+        if self._lease:
+            self._shared.leave(self._caller, self._lease)
+            self._lease = b""

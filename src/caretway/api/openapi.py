@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..dialects import Operation
-from .route_table import PARAMETER, Route, paths_of
+from .routes import PARAMETER, Route, paths_of
 
 Schema = dict[str, Any]
 

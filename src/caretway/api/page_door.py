@@ -19,7 +19,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..server.access import OWN_KEY, Access, Admitted, admit, sent_keys
 from ..server.exchange import HttpRequest
 from ..usage.key_file import KeyRegistry, NamedKey, digest_of
-from .route_table import PAGE_PREFIX
+from .routes import PAGE_PREFIX
 
 LASTS_S: Final = 12 * 3600
 COOKIE: Final = "caretway_page"

@@ -13,7 +13,7 @@ from ..core.errors import ErrorKind, GatewayError
 from ..server.exchange import NOT_MODIFIED, Header
 
 if TYPE_CHECKING:
-    from .route_table import HttpCall
+    from .routes import HttpCall
 
 TYPES: Final = {
     ".html": b"text/html; charset=utf-8",

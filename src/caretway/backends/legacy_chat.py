@@ -21,16 +21,14 @@ from ..core.event_buffer import EventBuffer
 from ..core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from ..core.request import Role, Text, ToolResult, TurnRequest
 from ..core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
-from ..cursor.transport.deadline_timer import DeadlineTimer
 from ..cursor.transport.faults import fault_from_connect
 from ..cursor.transport.identity import REQUEST_ID, Identity, TokenSource, checksum, new_id
 from ..cursor.transport.ports import Listening, RunHandler, Transport
 from ..cursor.transport.refusals import CHAT_CAUSES, AskedRun
 from ..cursor.wire import paths
-from ..cursor.wire.envelope import End
-from ..cursor.wire.errors import ErrorSyntax, read_end
+from ..cursor.wire.envelope import End, ErrorSyntax, read_end
 from ..cursor.wire.messages import ai
-from ..processes.tasks import spawn
+from ..processes.tasks import DeadlineTimer, spawn
 
 # ---- A request as the one protobuf message of a legacy StreamChat call: roles, the system prompt as instruction,
 # model, ids. Pure.

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from ..api.route_table import HttpCall, Route
+from ..api.routes import HttpCall, Route
 from ..api.tenant import AccountUse
 from ..dialects import Operation
 from .parts import PageApi

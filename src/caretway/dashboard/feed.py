@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ..api.route_table import HttpCall
+from ..api.routes import HttpCall
 from ..core.errors import ErrorKind, GatewayError
 from ..dialects.in_turn import one_line
 from ..server.exchange import ResponseWriter

@@ -11,7 +11,7 @@ import msgspec
 from ..accounts.catalogue import ModelCatalogue
 from ..api.page_door import DashboardAccess
 from ..api.page_files import PageFiles
-from ..api.route_table import HttpCall
+from ..api.routes import HttpCall
 from ..api.tenant import Tenant
 from ..config import Settings
 from ..core.errors import ErrorKind, GatewayError, bad_request

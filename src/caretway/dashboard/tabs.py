@@ -17,14 +17,13 @@ from msgspec.structs import asdict, replace
 from .. import __version__
 from ..api import routes
 from ..api.page_door import Visitor, cookie_token, set_cookie
-from ..api.route_table import HttpCall
+from ..api.routes import HttpCall
 from ..cli.clients.values import Surroundings
 from ..config import process_environment, process_home
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..processes.tasks import aside
 from ..server.exchange import Header
-from ..sessions.live import TurnView
-from ..sessions.tickets import held_by
+from ..sessions.live import TurnView, held_by
 from ..usage.budget import BudgetScope, Level, Measure, used, whose
 from ..usage.prices import AS_OF, SOURCE, FindPrice, age_days
 from ..usage.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen, slots

@@ -12,8 +12,7 @@ from typing import Final, Literal, NamedTuple
 from google.protobuf.message import DecodeError
 
 from ..cursor.transport.ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
-from ..cursor.wire.envelope import End
-from ..cursor.wire.errors import ErrorSyntax, read_end
+from ..cursor.wire.envelope import End, ErrorSyntax, read_end
 from ..cursor.wire.messages import pb
 from .facts import Fact, code_of
 

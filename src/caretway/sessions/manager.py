@@ -27,14 +27,13 @@ from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..processes.tasks import aside
 from ..schemas.check import ArgumentRule
 from .lifecycle import Happening, SessionState, first_to_go, patience
-from .live import FROM_NOWHERE, LiveTurn, RunAccount, TurnView, turn_view
+from .live import FROM_NOWHERE, REPLICA, LiveTurn, RunAccount, Tickets, TurnView, held_by, new_sid, turn_view
 from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resume, alike, history_chains, plan
 from .response import MAX_ANSWER_BYTES, REPEATER, Drain, Label, Response, repeated_turn
 from .second_try import REASON as FELL_BACK
 from .second_try import RUNG as NEXT_MODEL
 from .second_try import going_on, next_request, same_model
 from .store import ConversationStore
-from .tickets import REPLICA, Tickets, held_by, new_sid
 from .transcript import REASON as COMPACTED
 from .transcript import ConversationIds, SessionNames, answer_message, chained, may_continue, new_results
 

@@ -15,17 +15,15 @@ from typing import Final, Literal, Protocol
 from ..core import events as ev
 from ..core.errors import ErrorKind, GatewayError
 from ..core.event_buffer import FixedTurn, weight
-from ..core.events import Event
+from ..core.events import Event, EventOrder, OrderState
 from ..core.fold import Fold, Reply
-from ..core.order import EventOrder, OrderState
 from ..core.request import Message, Text, ToolCall, TurnRequest
 from ..core.tally import estimated_usage
 from ..core.turn import Stage, StageFactory
 from ..schemas.check import ArgumentCheck, ArgumentRule
 from .lifecycle import Happening
-from .live import LiveTurn
+from .live import LiveTurn, Tickets
 from .second_try import Restart, SecondTry
-from .tickets import Tickets
 
 log = logging.getLogger(__name__)
 

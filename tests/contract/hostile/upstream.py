@@ -15,8 +15,7 @@ from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Value
 
-from caretway.cursor.wire.envelope import COMPRESSED, MAX_FRAME_BYTES, pack
-from caretway.cursor.wire.errors import ConnectError, write_end
+from caretway.cursor.wire.envelope import COMPRESSED, MAX_FRAME_BYTES, ConnectError, pack, write_end
 from caretway.cursor.wire.messages import pb
 from caretway.cursor.wire.paths import UNARY_TYPE
 from caretway.processes.tasks import spawn

@@ -21,8 +21,7 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
-from caretway.cursor.wire.envelope import EnvelopeReader, pack
-from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.envelope import EnvelopeReader, pack, write_end
 from caretway.cursor.wire.paths import STREAM_TYPE
 
 

@@ -9,8 +9,7 @@ from typing import cast
 import h11
 
 from caretway.cursor.wire.embedding import AppendReader, read_append
-from caretway.cursor.wire.envelope import EnvelopeReader, pack
-from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.envelope import EnvelopeReader, pack, write_end
 from caretway.cursor.wire.messages import ai
 from caretway.cursor.wire.paths import BIDI_APPEND, RUN_SSE, STREAM_TYPE, UNARY_TYPE
 

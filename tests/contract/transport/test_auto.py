@@ -9,9 +9,9 @@ import pytest
 import trustme
 
 from caretway.core.errors import ErrorKind, GatewayError
-from caretway.cursor.transport.auto_transport import AutoTransport, open_transport
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_connection import NotHttp2
+from caretway.cursor.transport.h2_transport import AutoTransport, open_transport
 from caretway.cursor.transport.ports import NewRun, Transport
 
 from .h2_peer import PeerStream, Script, h2_site

@@ -15,8 +15,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import socket_dial
 from caretway.cursor.transport.h2_transport import H2Transport
 from caretway.cursor.transport.ports import MIB, NewRun, TransportLimits
-from caretway.cursor.wire.envelope import COMPRESSED, pack
-from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.envelope import COMPRESSED, pack, write_end
 from caretway.cursor.wire.paths import RUN
 from caretway.processes.tasks import spawn
 

@@ -11,8 +11,7 @@ from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.h2_stream import Unprocessed
 from caretway.cursor.transport.h2_transport import H2Transport
 from caretway.cursor.transport.ports import MIB, NewRun, TransportLimits
-from caretway.cursor.wire.envelope import pack
-from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.envelope import ConnectError, pack, write_unary
 
 from .h2_client import client, echo_twenty
 from .h2_peer import PeerStream, Script, h2_site

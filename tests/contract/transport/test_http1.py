@@ -10,8 +10,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.dial import Dialler
 from caretway.cursor.transport.http1_transport import Http1Transport
 from caretway.cursor.transport.ports import KIB, MIB, NewRun, Transport, TransportLimits
-from caretway.cursor.wire.envelope import pack
-from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.envelope import ConnectError, pack, write_unary
 from caretway.cursor.wire.paths import BIDI_APPEND, RUN_SSE
 
 from .http1_peer import Http1Script, Http1Site, PeerRequest, PeerRun, http1_site

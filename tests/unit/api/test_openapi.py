@@ -3,8 +3,7 @@
 from typing import Any
 
 from caretway.api.openapi import ERRORS, document
-from caretway.api.route_table import paths_of
-from caretway.api.routes import route_table
+from caretway.api.routes import paths_of, route_table
 from caretway.dialects.registry import dialects
 
 TABLE = route_table(dialects())

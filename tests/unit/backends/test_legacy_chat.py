@@ -10,8 +10,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.cursor.transport.ports import Listening, RunHandler
-from caretway.cursor.wire.envelope import End
-from caretway.cursor.wire.errors import ConnectError, write_end
+from caretway.cursor.wire.envelope import ConnectError, End, write_end
 from caretway.cursor.wire.messages import ai
 from receiving import receive
 

@@ -11,6 +11,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     AgentActivity,
     Event,
+    EventOrder,
     Note,
     ReasoningDelta,
     StopReason,
@@ -26,7 +27,6 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.fold import Fold, Reply, fold
-from caretway.core.order import EventOrder
 from caretway.core.request import ToolCall
 
 ERROR: Final = GatewayError(ErrorKind.QUOTA, "spent", hint="wait")

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from caretway.core.fold import Reply
 from caretway.core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
 from caretway.sessions.lifecycle import Happening
-from caretway.sessions.live import LiveTurn
+from caretway.sessions.live import LiveTurn, Tickets
 from caretway.sessions.response import Response
-from caretway.sessions.tickets import Tickets
 from turns import PlayedTurn
 
 TOOLS = (ToolSpec("read"), ToolSpec("write"))

@@ -9,6 +9,7 @@ import pytest
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     Event,
+    EventOrder,
     Note,
     Recovered,
     StopReason,
@@ -23,13 +24,11 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.fold import fold
-from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolSpec, TurnRequest
 from caretway.core.turn import Stage
 from caretway.sessions.lifecycle import Happening
-from caretway.sessions.live import LiveTurn
+from caretway.sessions.live import LiveTurn, Tickets
 from caretway.sessions.response import DRAINED_BYTES, MAX_CALLS, REPEATER, Drain, Response, repeated_turn
-from caretway.sessions.tickets import Tickets
 from turns import GONE, PlayedTurn, called
 
 from .played import Owner, ask, live

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway_sim import accounts
 from caretway_sim.accounts import Person
 from caretway_sim.manners import Manners

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.cursor.wire.envelope import End, EnvelopeReader
-from caretway.cursor.wire.errors import read_end, write_end
+from caretway.cursor.wire.envelope import End, EnvelopeReader, read_end, write_end
 from caretway.cursor.wire.messages import pb
 from caretway_sim import execs, faults, queries, raw_fields, updates
 from caretway_sim.accounts import LIFETIME_S, Accounts, accepted

@@ -24,7 +24,7 @@ from ...core.turn import ModelInfo, ModelVariant
 from ...cursor.transport.ports import UnaryResponse
 from ...cursor.transport.refusals import says_nothing
 from ...cursor.wire.embedding import embed, tag
-from ...cursor.wire.errors import ConnectError
+from ...cursor.wire.envelope import ConnectError
 from ...cursor.wire.messages import ai, pb
 
 # ---- Reads Cursor's three lists of models (AvailableModels, GetUsableModels, REST /v1/models): base models with

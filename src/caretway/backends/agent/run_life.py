@@ -29,7 +29,7 @@ from ...core.request import TurnRequest, ends_with_results
 from ...cursor.transport.faults import BLOB_NOT_FOUND
 from ...cursor.transport.refusals import SCHEMA_REFUSED, AskedRun, may_be_conversation
 from ...cursor.wire.embedding import embed_deep, tag
-from ...cursor.wire.errors import ConnectError
+from ...cursor.wire.envelope import ConnectError
 from ...cursor.wire.messages import pb
 from ..builtin_tools import execs
 from .calls import Call, CallTable

@@ -20,8 +20,7 @@ from ...cursor.transport.faults import fault_from_connect, retryable, unheard
 from ...cursor.transport.identity import new_id
 from ...cursor.transport.ports import RunHandler, RunStream
 from ...cursor.transport.refusals import TEAM_REGION
-from ...cursor.wire.envelope import End
-from ...cursor.wire.errors import ErrorSyntax, read_end
+from ...cursor.wire.envelope import End, ErrorSyntax, read_end
 from ...cursor.wire.messages import pb
 from ...processes.tasks import spawn
 from ..builtin_tools.execs import JobRunner

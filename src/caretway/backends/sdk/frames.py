@@ -17,7 +17,7 @@ from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError, said
 from ...cursor.transport.faults import BY_CODE, BY_STATUS, HINTS, fault_from_connect
 from ...cursor.transport.refusals import AskedRun
 from ...cursor.wire.embedding import write_value
-from ...cursor.wire.errors import ConnectError
+from ...cursor.wire.envelope import ConnectError
 from ...cursor.wire.messages import pb
 from ...installation import install_command
 from ...processes.lines import Line

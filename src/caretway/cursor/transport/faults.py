@@ -13,7 +13,7 @@ from typing import Final
 
 from ...core.errors import RETRYABLE, ErrorKind, GatewayError, bounded_wait, gateway_stops, said
 from ...core.turn import BackendStatus
-from ..wire.errors import ConnectError, read_unary
+from ..wire.envelope import ConnectError, read_unary
 from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of, words_for
 
 RETRY_AFTER_INFO: Final = "retryAfterMs"

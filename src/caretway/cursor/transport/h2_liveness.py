@@ -10,7 +10,7 @@ while one is awaited, for idling out otherwise.
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from .deadline_timer import DeadlineTimer
+from ...processes.tasks import DeadlineTimer
 from .ports import TransportLimits
 
 if TYPE_CHECKING:

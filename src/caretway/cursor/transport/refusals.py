@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from ...core.errors import ErrorKind
-from ..wire.errors import ConnectError
+from ..wire.envelope import ConnectError
 
 NO_REASON: Final = "refused_without_reason"
 EMPTY_STREAM: Final = "empty_stream"

@@ -14,8 +14,7 @@ from caretway.cursor.transport.h2_stream import Outbox
 from caretway.cursor.transport.identity import RUN_HEADERS, head, read_fields
 from caretway.cursor.transport.ports import TransportLimits
 from caretway.cursor.transport.run_reader import RunReader
-from caretway.cursor.wire.envelope import pack
-from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.envelope import ConnectError, pack, write_unary
 
 
 @pytest.mark.parametrize(

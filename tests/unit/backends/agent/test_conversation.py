@@ -12,6 +12,7 @@ from caretway.backends.builtin_tools.execs import Refuse, RunHere
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     Event,
+    EventOrder,
     ReasoningDelta,
     Recovered,
     RunUsage,
@@ -26,7 +27,6 @@ from caretway.core.events import (
     Usage,
     UsageReported,
 )
-from caretway.core.order import EventOrder
 from caretway.core.recovery import Cause
 from caretway.core.request import Text, ToolResult, ToolSpec
 from caretway.cursor.wire.messages import pb

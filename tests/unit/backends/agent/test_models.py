@@ -21,7 +21,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Message, ModelChoice, Role, Text, TurnRequest
 from caretway.core.turn import ModelVariant
 from caretway.cursor.transport.ports import UnaryResponse
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import ai, pb
 from caretway_sim import catalogue
 

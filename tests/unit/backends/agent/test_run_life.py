@@ -13,7 +13,7 @@ from caretway.core.events import Recovered, TurnFailed
 from caretway.core.recovery import Cause
 from caretway.core.request import Text, ToolResult
 from caretway.cursor.transport.faults import fault_from_connect
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import ai, pb
 from unit.backends.agent.stories import Story, checkpoint, heartbeat, mcp, text
 

@@ -15,8 +15,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event, TextDelta, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.cursor.transport.ports import RunHandler, RunStream
-from caretway.cursor.wire.envelope import End
-from caretway.cursor.wire.errors import ConnectError, write_end
+from caretway.cursor.wire.envelope import ConnectError, End, write_end
 from caretway.cursor.wire.messages import ai, pb
 
 

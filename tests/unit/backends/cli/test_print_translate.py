@@ -15,6 +15,7 @@ from caretway.core.errors import ErrorKind
 from caretway.core.events import (
     AgentActivity,
     Event,
+    EventOrder,
     ReasoningDelta,
     RunUsage,
     TextDelta,
@@ -25,7 +26,6 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.fold import Reply, fold
-from caretway.core.order import EventOrder
 from caretway.core.request import ToolCall
 from caretway.processes.lines import TooLong
 

@@ -19,7 +19,7 @@ from caretway.backends.sdk.frames import (
 )
 from caretway.core.errors import ErrorKind
 from caretway.core.request import Image, Text, ToolResult
-from caretway.cursor.wire.errors import read_end
+from caretway.cursor.wire.envelope import read_end
 from caretway.cursor.wire.heavy import TEXT, THINKING, read_delta
 from caretway.cursor.wire.messages import pb
 from caretway.processes.lines import TooLong

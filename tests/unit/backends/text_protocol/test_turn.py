@@ -13,6 +13,7 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
     AgentActivity,
     Event,
+    EventOrder,
     ReasoningDelta,
     TextDelta,
     TurnEnded,
@@ -22,7 +23,6 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.fold import Reply, fold
-from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec, TurnRequest
 from caretway.core.turn import Abilities, ModelInfo, Snapshot
 from receiving import receive

@@ -16,7 +16,7 @@ from caretway.cursor.transport.faults import (
     retryable,
 )
 from caretway.cursor.transport.refusals import AskedRun, call_hint
-from caretway.cursor.wire.errors import ConnectError, write_unary
+from caretway.cursor.wire.envelope import ConnectError, write_unary
 from caretway.cursor.wire.messages import ai
 
 K = ErrorKind

@@ -8,8 +8,7 @@ import pytest
 from caretway.cursor.transport.h2_connection import H2Connection
 from caretway.cursor.transport.h2_liveness import Liveness, PendingPing, next_ping, patience
 from caretway.cursor.transport.ports import KIB, MIB, TransportLimits
-
-from .test_deadline_timer import Loop
+from unit.processes.test_tasks import Loop
 
 LIMITS = TransportLimits()
 

@@ -19,7 +19,7 @@ from caretway.cursor.transport.refusals import (
     says_nothing,
     suspects,
 )
-from caretway.cursor.wire.errors import ConnectError
+from caretway.cursor.wire.envelope import ConnectError
 from caretway.cursor.wire.messages import ai
 
 K = ErrorKind

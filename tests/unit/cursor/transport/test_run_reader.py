@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.cursor.transport.ports import TransportLimits
 from caretway.cursor.transport.run_reader import FEW, SLICE_BYTES, SLICE_MESSAGES, RunReader
-from caretway.cursor.wire.envelope import COMPRESSED, pack
-from caretway.cursor.wire.errors import write_end
+from caretway.cursor.wire.envelope import COMPRESSED, pack, write_end
 from caretway.cursor.wire.heavy import NO_CHECKPOINT, Oversized
 from caretway.cursor.wire.messages import pb
 

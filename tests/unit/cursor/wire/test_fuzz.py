@@ -9,8 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caretway.cursor.wire.embedding import AppendSyntax, AppendWriter, read_append
-from caretway.cursor.wire.envelope import End, EnvelopeError, EnvelopeReader, pack
-from caretway.cursor.wire.errors import ConnectError, ErrorSyntax, read_end, read_unary, write_end
+from caretway.cursor.wire.envelope import (
+    ConnectError,
+    End,
+    EnvelopeError,
+    EnvelopeReader,
+    ErrorSyntax,
+    pack,
+    read_end,
+    read_unary,
+    write_end,
+)
 from caretway.cursor.wire.messages import pb
 
 from .recordings import messages

@@ -13,6 +13,7 @@ from caretway.core.errors import RETRYABLE, ErrorKind, GatewayError, bad_request
 from caretway.core.events import (
     AgentActivity,
     Event,
+    EventOrder,
     Note,
     ReasoningDelta,
     RunUsage,
@@ -29,7 +30,6 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.fold import fold
-from caretway.core.order import EventOrder
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.dialects import ResponseMeta
 from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES

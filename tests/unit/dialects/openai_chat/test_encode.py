@@ -13,6 +13,7 @@ from caretway.core.errors import RETRYABLE, ErrorKind, GatewayError, bad_request
 from caretway.core.events import (
     AgentActivity,
     Event,
+    EventOrder,
     Note,
     ReasoningDelta,
     StopReason,
@@ -28,7 +29,6 @@ from caretway.core.events import (
     UsageReported,
 )
 from caretway.core.fold import fold
-from caretway.core.order import EventOrder
 from caretway.core.request import TurnRequest
 from caretway.dialects import ResponseMeta, in_turn
 from caretway.dialects.openai_chat import OPENAI_CHAT

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from caretway.core.errors import RETRYABLE, ErrorKind, GatewayError
-from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnStarted
+from caretway.core.events import EventOrder, TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.fold import Reply, fold
-from caretway.core.order import EventOrder
 from caretway.core.request import ToolCall, TurnRequest
 
 from .turns import BODY, FAILED, META, WHOLE, dialect, frames, stream

@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import (
+    MOVES,
     AgentActivity,
     Event,
+    EventOrder,
     Note,
+    OrderBroken,
+    OrderState,
     ReasoningDelta,
     Recovered,
     TextDelta,
@@ -24,7 +28,6 @@ from caretway.core.events import (
     Usage,
     UsageReported,
 )
-from caretway.core.order import MOVES, EventOrder, OrderBroken, OrderState
 
 FAILED: Final = TurnFailed(GatewayError(ErrorKind.INTERNAL, "broke"))
 
