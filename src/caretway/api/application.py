@@ -29,7 +29,7 @@ from ..observe.trace import Trace
 from ..server.access import Access, Admission, SharedAdmission, admit, preflight
 from ..server.exchange import NO_CONTENT, Header, HttpRequest, ResponseWriter, header_text
 from ..server.shape import ShapeLimits
-from ..usage.keys.key_file import KeyBook
+from ..usage.key_file import KeyBook
 from .answer import send_error
 from .page_door import PageDoor
 from .page_files import PageFiles, wants_page
@@ -376,7 +376,7 @@ class AcceptedRequest:
         return self._application.answer(self._matched, self._request, self._response)
 
     def leave(self) -> None:
-        """It is over, however it ended. May be called again, and for what never began."""
+        """End of the request, however it ended. Idempotent, and allowed before a start."""
         if self._begun:
             self._begun = False
             self._application.leave(self._matched)

@@ -272,7 +272,7 @@ def canonical(path: str) -> str:
 
 
 def paths_of(route: Route) -> tuple[str, ...]:
-    """Where a row is served. The one to be shown comes first."""
+    """The paths of a row. The one to show comes first."""
     if not route.prefixed:
         return (route.path,)
     return ("/", PREFIX) if route.path == "/" else (PREFIX + route.path, route.path)

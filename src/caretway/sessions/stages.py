@@ -165,7 +165,7 @@ class _Matcher:
         self._fallback = _fallbacks(sequence)
 
     def feed(self, text: str, limit: int) -> int:
-        """Where in `text[:limit]` the sequence is complete; 0 when it is not."""
+        """The end of a complete stop sequence in `text[:limit]`; 0 if there is none."""
         sequence, fallback, matched = self.sequence, self._fallback, self.matched
         size, first, at = len(sequence), sequence[0], 0
         while at < limit:

@@ -336,7 +336,7 @@ class AutoTransport:
 
     @cached_property
     def _http1(self) -> "Http1Transport":
-        """Imported where it is spoken: few need it."""
+        """Import HTTP/1.1 on first use: few need it."""
         from .http1_transport import Http1Transport
 
         return Http1Transport(self._dial, limits=self._limits)
