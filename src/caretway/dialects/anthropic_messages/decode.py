@@ -144,13 +144,13 @@ def _fallbacks(given: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if given == "default":
         return (), ("fallbacks",)
     if not isinstance(given, list) or len(given) > MAX_FALLBACKS:
-        raise wrong_type("fallbacks", f'at most {MAX_FALLBACKS} objects, or "default"', given)
+        raise fields.wrong_type("fallbacks", f'at most {MAX_FALLBACKS} objects, or "default"', given)
     names: list[str] = []
     ignored: set[str] = set()
     for number, entry in enumerate(given):
         model = entry.get("model") if isinstance(entry, dict) else None
         if not isinstance(model, str) or not model:
-            raise wrong_type(f"fallbacks.{number}", "an object with a model", entry)
+            raise fields.wrong_type(f"fallbacks.{number}", "an object with a model", entry)
         names.append(model)
         ignored |= {f"fallbacks.{key}" for key, value in entry.items() if key != "model" and value is not None}
     return tuple(names), tuple(sorted(ignored))

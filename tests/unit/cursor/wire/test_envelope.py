@@ -71,7 +71,6 @@ def test_the_end_of_stream_frame_carries_the_error() -> None:
 TEXT_OF_ERRORS: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         ConnectError,
@@ -200,7 +199,6 @@ def test_hostile(payload: bytes) -> None:
     assert read_unary(payload) is None
 
 
-@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT_OF_ERRORS,
