@@ -29,9 +29,9 @@ from ..observe.trace import Trace
 from ..server.access import Access, Admission, SharedAdmission, admit, preflight
 from ..server.exchange import NO_CONTENT, Header, HttpRequest, ResponseWriter, header_text
 from ..server.shape import ShapeLimits
-from ..usage.key_file import KeyBook
+from ..usage.key_file import KeyRegistry
 from .answer import send_error
-from .page_door import PageDoor
+from .page_door import DashboardAccess
 from .page_files import PageFiles, wants_page
 from .passed import check_passed_body
 from .routes import GatewayState, HttpCall, Matched, Refused, Route, paths_of, route_table
@@ -237,9 +237,9 @@ class AccessLayer:
         *,
         access: Access,
         admission: Admission,
-        keys: KeyBook | None = None,
+        keys: KeyRegistry | None = None,
         trace: Trace | None = None,
-        door: PageDoor | None = None,
+        door: DashboardAccess | None = None,
         elsewhere: Elsewhere | None = None,
         shared: SharedAdmission | None = None,
     ) -> None:
@@ -252,7 +252,7 @@ class AccessLayer:
         self._access = access
         self._admission = admission
         self._trace = trace
-        self._door = door or PageDoor(access, keys)
+        self._door = door or DashboardAccess(access, keys)
 
     def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
         """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
