@@ -313,6 +313,7 @@ async def test_hanging_up_ends_the_run_and_forgets() -> None:
         assert client.stats()["runs_opened"] == 2
 
 
+@pytest.mark.all  # 300 MB of events in this process
 async def test_a_client_that_reads_nothing_holds_back_its_own_run() -> None:
     async with gateway(gateway_key=KEY) as client, opened(client) as socket:
         await ask(socket, "sim: stream 1500 1000")

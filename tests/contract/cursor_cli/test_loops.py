@@ -41,7 +41,7 @@ async def test_a_program_that_falls_silent_when_it_is_told_is_not_waited_for(tmp
         async with asyncio.timeout(60):
             answer = await client.chat(silent)
         assert answer.status == 504
-        assert answer.error is not None and "was told that it repeats itself" in answer.error["message"]
+        assert answer.error is not None and "was warned that it repeats itself" in answer.error["message"]
         await gone(client.stand_in.left)
 
 
