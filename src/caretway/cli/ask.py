@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from ..config import Settings
 from ..storage.private_file import open_file, write_file
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
 from .terminal import AnswerFolder, printable, style_for
@@ -76,7 +76,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "-c", "--continue", dest="goes_on", action="store_true", help="Go on with the last question and its answer."
     )
     parser.add_argument("--json", action="store_true", help="Print the whole answer as JSON, when it is complete.")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    add_setting_flags(parser, REACHING_CURSOR)
 
 
 def run(arguments: argparse.Namespace) -> int:

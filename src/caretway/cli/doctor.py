@@ -23,7 +23,7 @@ from ..config import Settings, hosts, process_cursor_agent_files, process_enviro
 from ..config.data_dir import Verdict, look
 from ..dashboard.local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from ..storage.private_file import open_file
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
 from .port_owner import port_owner, strangers_port
 from .process import CommandFailed, log_to_stderr, remark, say
@@ -72,7 +72,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
     others = ("host", "port", "mcp_config", "mcp_import")
     listening = tuple(setting for setting in SETTINGS if setting.name in others)
-    add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port", *MAIN_FLAGS))
+    add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port"))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..config import Settings
 from .clients.values import NO_KEY
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import remark, say
 
 NAME: Final = "env"
@@ -54,7 +54,7 @@ SHELLS: Final[Mapping[str, Callable[[str, str], str]]] = {
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("api", nargs="?", choices=tuple(VARIABLES), help="Only those of one SDK.")
     parser.add_argument("--shell", choices=tuple(SHELLS), default="sh", help="For which shell. [default: sh]")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    add_setting_flags(parser, REACHING_CURSOR)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -24,8 +24,8 @@ REACHING_CURSOR: Final = tuple(
 )
 """The settings of commands that talk to Cursor and do not serve."""
 
-MAIN_FLAGS: Final = ("backend", "agent_url", "config", "data_dir")
-"""What `--help` of such a command shows by default."""
+COMMON_FLAGS: Final = ("backend", "agent_url", "config", "data_dir")
+"""What `--help` of such a command names in one line."""
 
 _ABOUT_ADVANCED: Final = f"Few people need these. In the TOML file, put them in the table [{ADVANCED}]."
 
@@ -123,7 +123,9 @@ def add_setting_flags(
 ) -> None:
     """A flag for each of the settings. `--help` lists those named in `shown`; the others are grouped by section."""
     by_name = {setting.name: setting for setting in settings}
-    everything = parser.add_argument("--help-all", action=_HelpAll, help="Show all flags and exit.")
+    common = [f"--{name.replace('_', '-')}" for name in COMMON_FLAGS if name in by_name and name not in shown]
+    named = f", {', '.join(common)} among them," if common else ""
+    everything = parser.add_argument("--help-all", action=_HelpAll, help=f"Show all flags{named} and exit.")
     assert isinstance(everything, _HelpAll)
     for name in shown:
         setting = by_name.pop(name)

@@ -23,7 +23,7 @@ from ..config import own_variables, process_environment, process_home
 from . import shell_lines
 from .clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram, llm_folder
 from .clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, shown_width
 from .process import run as run_loop
 from .terminal import Style, columns, pairs, style_for, terminal_width
@@ -58,7 +58,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("client", metavar="CLIENT", nargs="?", help=f"One of: {', '.join(BY_NAME)}.")
     parser.add_argument("--model", metavar="MODEL", help="The model to use; see `caretway models`.")
     parser.add_argument("--print", action="store_true", help="Show what it would do, and do nothing.")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    add_setting_flags(parser, REACHING_CURSOR)
 
 
 def run(arguments: argparse.Namespace) -> int:

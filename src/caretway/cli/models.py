@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..config import Settings
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .terminal import Style, columns, style_for, terminal_width
@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.usage = "caretway models [FILTER] [flags]"
     parser.add_argument("filter", nargs="*", metavar="FILTER", help="Only models whose names contain these words.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    add_setting_flags(parser, REACHING_CURSOR)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from ..config import Settings, hosts
 from ..config.data_dir import close_data_dir
 from ..config.quirks import shown_values
 from ..storage.private_file import write_file
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
@@ -85,7 +85,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="If the gateway's own client version is refused, try this one, e.g. sdk-python-1.1.0.",
     )
     parser.add_argument("--receipt", type=Path, metavar="FILE", help="Where to write the receipt. [default: here]")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    add_setting_flags(parser, REACHING_CURSOR)
 
 
 def run(arguments: argparse.Namespace) -> int:

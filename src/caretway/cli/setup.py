@@ -20,7 +20,7 @@ from ..config import Settings, process_home
 from .clients.edits import EditRefused, applied, undone
 from .clients.table import BY_NAME, ClientProgram
 from .clients.values import FilePlan, Target
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, given, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .launch import client_named, surroundings, unlisted
 from .process import CommandFailed, asked, remark, say, shown_width, tell
 from .process import run as run_loop
@@ -70,7 +70,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--undo", action="store_true", help="Take it out again.")
     parser.add_argument("--yes", "-y", action="store_true", help="Do not ask.")
     parser.add_argument("--print", action="store_true", help="Only show the change.")
-    add_setting_flags(parser, REACHING_CURSOR, shown=MAIN_FLAGS)
+    add_setting_flags(parser, REACHING_CURSOR)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from msgspec import structs
 from .. import __version__
 from ..config import SETTINGS, Settings, hosts
 from ..dashboard.local_checks import Finding
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
 from .quota import ask_quota, quota_rows
@@ -88,7 +88,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="Show the gateways of a cluster instead: of this Redis, or of the one in the settings.",
     )
     of_cluster = [setting for setting in SETTINGS if setting.name in OF_CLUSTER]
-    add_setting_flags(parser, (*REACHING_CURSOR, *of_cluster), shown=MAIN_FLAGS)
+    add_setting_flags(parser, (*REACHING_CURSOR, *of_cluster))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import structs
 
 from ..config import ConfigError, Settings
-from .flags import MAIN_FLAGS, REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .terminal import Style, levels_for, style_for, terminal_width
@@ -72,7 +72,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--csv", action="store_true", help="Print the groups as CSV.")
     parser.add_argument("--no-quota", action="store_true", help="Do not ask Cursor what is left.")
     parser.add_argument("--forget", action="store_true", help="Delete all rows of the ledger.")
-    add_setting_flags(parser, (*REACHING_CURSOR, *_ledger_settings()), shown=MAIN_FLAGS)
+    add_setting_flags(parser, (*REACHING_CURSOR, *_ledger_settings()))
 
 
 def _ledger_settings() -> tuple[Any, ...]:
