@@ -18,7 +18,7 @@ SUBAGENT: Final = "subagent"
 
 _CODEX_SUBAGENT: Final = "x-openai-subagent"
 _CODEX_TURN: Final = "x-codex-turn-metadata"
-_SUBAGENTS: Final = (_CODEX_SUBAGENT, "x-claude-code-agent-id", "x-parent-session-id")
+_SUBAGENTS: Final = frozenset((_CODEX_SUBAGENT, "x-claude-code-agent-id", "x-parent-session-id"))
 """Headers that requests of sub-agents alone have; the last is OpenCode's."""
 _COMPACTS: Final = re.compile(r'"request_kind":\s*"compaction"')
 _MAX_METADATA: Final = 4096
@@ -41,7 +41,10 @@ def kind_of_request(
         for words, kind in _INSTRUCTIONS.items():
             if messages[0].text.startswith(words):
                 return kind
-    last = next((one for one in reversed(messages) if one.role is not Role.SYSTEM), None)
-    if last is not None and any(isinstance(part, Text) and part.text.startswith(_COMPACT) for part in last.parts):
-        return COMPACTION
-    return SUBAGENT if codex.get(_CODEX_SUBAGENT) or any(name in headers for name in _SUBAGENTS) else TURN
+    for last in reversed(messages):
+        if last.role is not Role.SYSTEM:
+            for part in last.parts:
+                if isinstance(part, Text) and part.text.startswith(_COMPACT):
+                    return COMPACTION
+            break
+    return SUBAGENT if codex.get(_CODEX_SUBAGENT) or not _SUBAGENTS.isdisjoint(headers) else TURN

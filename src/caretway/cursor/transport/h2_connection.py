@@ -199,7 +199,7 @@ class H2Connection(asyncio.Protocol):
         return self._framing.last_stream_id == 0
 
     def open(self, block: bytes, sink: StreamSink, body: bytes | None = None) -> H2Stream:
-        """Start a request, when there is `room` or it is alone; `block`: its fields. Without `body`, `send` goes on."""
+        """Start a request, when there is `room` or it is alone; `block`: its fields. `queue` adds a missing `body`."""
         stream_id = self._framing.open(block, end=body == b"")
         stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
         if body:
@@ -225,6 +225,8 @@ class H2Connection(asyncio.Protocol):
     # -- for the streams ----------------------------------------------------------------------------------------------
 
     def queue(self, stream: H2Stream, data: bytes) -> None:
+        if stream.over:
+            return
         waiting = stream.outbox.size
         if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
             self.reset(stream)
@@ -233,7 +235,8 @@ class H2Connection(asyncio.Protocol):
             return
         stream.outbox.add(data)
         self._out.sendable[stream.id] = stream
-        self._out.soon()
+        if not self._out.reading:  # the end of a read writes what it caused
+            self._out.soon()
 
     def reopen_window(self, stream: H2Stream) -> None:
         size = stream.unread

@@ -103,10 +103,10 @@ class Outbox:
 class H2Stream:
     """One request and its response."""
 
-    __slots__ = ("_connection", "arrived", "complete", "ended", "id", "outbox", "over", "paused", "sink", "unread")
+    __slots__ = ("arrived", "complete", "connection", "ended", "id", "outbox", "over", "paused", "sink", "unread")
 
     def __init__(self, connection: "H2Connection", stream_id: int, sink: StreamSink, *, complete: bool) -> None:
-        self._connection = connection
+        self.connection = connection
         self.id = stream_id
         self.sink = sink
         self.complete = complete
@@ -121,23 +121,19 @@ class H2Stream:
         self.over = False
         """Forgotten by the connection; nothing is sent or told any more."""
 
-    def send(self, data: bytes) -> None:
-        if not self.over:
-            self._connection.queue(self, data)
-
     def pause(self) -> None:
         self.paused = True
 
     def resume(self) -> None:
         self.paused = False
-        self._connection.reopen_window(self)
+        self.connection.reopen_window(self)
 
     def doubt(self) -> None:
-        self._connection.doubt()
+        self.connection.doubt()
 
     def close(self) -> None:
         self.sink = NOBODY
-        self._connection.reset(self)
+        self.connection.reset(self)
 
     # -- for the connection -------------------------------------------------------------------------------------------
 

@@ -288,7 +288,7 @@ class H2Run(RunReader):
     on_downgrade: Callable[[NeedsHttp1], GatewayError] | None
 
     def send(self, message: bytes) -> None:
-        self.stream.send(pack(message))
+        self.stream.connection.queue(self.stream, pack(message))
 
     def doubt(self) -> None:
         self.stream.doubt()
