@@ -9,7 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -225,8 +225,7 @@ ENDS: Final = {
 """Statuses after which asking again cannot help: what happened, and what to type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invitation:
+class Invitation(Struct, frozen=True):
     verifier: str
     challenge: str
     uuid: str
@@ -255,8 +254,7 @@ def pause(question: int) -> float:
     return min(FIRST_PAUSE_S * PAUSE_GROWTH**growth, LONGEST_PAUSE_S)
 
 
-@dataclass(frozen=True, slots=True)
-class LoginRequest:
+class LoginRequest(Struct, frozen=True):
     method: str
     path: str
     body: bytes
