@@ -47,7 +47,7 @@ AT_HOME = """(folder) => {
 }"""
 """The folder of the script has another name each time."""
 SETTINGS = """\
-budgets = "runs=RUNS/day, key.tokens=2M/month"
+budgets = "runs=RUNS/day, key.tokens=TOKENS/month"
 model_aliases = { fast = "composer-2.5|sim-fast", mine = "sim-think@high" }
 """
 
@@ -120,15 +120,15 @@ async def a_week(responses: int) -> AsyncIterator[tuple[Day, str]]:
         day = Day(Path(folder))
         settings = day.places / ".config" / "caretway" / "config.toml"
         settings.parent.mkdir(parents=True)
-        settings.write_text(SETTINGS.replace("RUNS", str(responses * 3 // 2)))
+        settings.write_text(SETTINGS.replace("RUNS", str(responses * 3 // 2)).replace("TOKENS", str(responses * 3000)))
         for name in KEYS:
             day.keys[name] = (await command(day, "key", "new", "--name", name)).split()[-1]
         key = (await command(day, "key", "new", "--name", "owner", "--page")).split()[-1]
         async with simulated(LIVE_AT_ONCE) as (_, port):
             async with served(day, port) as process:
-                await play(day, itertools.count(), responses)
                 async with httpx.AsyncClient(timeout=60, trust_env=False) as http:
                     await story(day, http)
+                await play(day, itertools.count(), responses)
                 process.send_signal(signal.SIGTERM)
                 await process.wait()
             spread(day.places / "data" / "ledger.sqlite")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from .prices import FindPrice, Price
-from .queries import NAMES_TOOLS, UNCACHED
+from .queries import HAS_KINDS, NAMES_TOOLS, UNCACHED
 
 MAX_LISTED: Final = 200
 MAX_STEPS: Final = 500
@@ -130,6 +130,7 @@ class ConversationQueries:
         """None: there is no such conversation."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         more = "called, recoveries" if version >= NAMES_TOOLS else "'' AS called, '' AS recoveries"
+        more += ", kind" if version >= HAS_KINDS else ", '' AS kind"
         steps = self._rows("responses", f"{_STEP}, {more}", name)
         runs = self._rows("runs", _RUN, name)
         if not steps and not runs:

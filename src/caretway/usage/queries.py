@@ -34,7 +34,7 @@ _GROUPS: Final[dict[By, str]] = {
     "reason": "session || ': ' || reason",
     "kind": "kind",
 }
-_HAS_KINDS: Final = 3
+HAS_KINDS: Final = 3
 """The version of a ledger from which on its rows have a kind."""
 UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
 _LISTED: Final = f"""({UNCACHED} * price_input + coalesce(cache_read, 0) * price_read
@@ -197,7 +197,7 @@ class LedgerQueries:
         """The largest first; hours and days in their order. `all` is one row. Streamed: there may be many groups."""
         self._price_models(span)
         group = _GROUPS[by]
-        if by == "kind" and self._db.execute("PRAGMA user_version").fetchone()[0] < _HAS_KINDS:
+        if by == "kind" and self._db.execute("PRAGMA user_version").fetchone()[0] < HAS_KINDS:
             group = "''"
         query = _TOTALS.format(
             sums=", ".join(f"sum({column})" for column in _COLUMNS),

@@ -204,7 +204,7 @@ function step(row, on) {
         { class: "row tight" },
         h("time", { datetime: new Date(row.at * 1000).toISOString(), title: moment(row.started_at) }, time(row.started_at)),
         badge(row.session, TONES[row.session]),
-        row.kind && badge(plain(row.kind)),
+        row.kind && row.kind !== "turn" && badge(plain(row.kind)),
         row.error ? badge(plain(row.error), "bad") : h("span", { class: "muted" }, outcome(row)),
         row.tools.map((tool) => code(tool)),
       ),

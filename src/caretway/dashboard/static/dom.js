@@ -65,7 +65,7 @@ export function renew(parent, ...wanted) {
 }
 
 function alike(old, next) {
-  return old.nodeName === next.nodeName && (old.dataset?.key ?? "") === (next.dataset?.key ?? "");
+  return old.nodeName === next.nodeName && !old.draw === !next.draw && (old.dataset?.key ?? "") === (next.dataset?.key ?? "");
 }
 
 function become(old, next) {

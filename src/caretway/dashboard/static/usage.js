@@ -6,7 +6,7 @@ import { bar, fetched } from "./view.js";
 import { compact, count, date, lasted, minute, moment, money, plain, plural, UNKNOWN } from "./words.js";
 
 const PERIODS = { today: "Today", week: "Week", month: "Month", all: "All" };
-const GROUPS = { model: "By model", key: "By key", client: "By client" };
+const GROUPS = { model: "By model", key: "By key", client: "By client", kind: "By kind of request" };
 const BASE = "/caretway/v1/usage/export";
 
 export const usage = {
@@ -49,7 +49,7 @@ function draw(period, timed, groups, tools) {
     h(
       "div",
       { class: "columns" },
-      groups.map((told) => panel(GROUPS[told.by], told.rows.length ? [parts(told.rows.filter((row) => row.tokens > 0)), asTable(told.by, told.rows, GROUPS[told.by].slice(3))] : empty("Nothing."))),
+      groups.filter((told) => told.by !== "kind" || told.rows.length > 1).map((told) => panel(GROUPS[told.by], told.rows.length ? [parts(told.rows.filter((row) => row.tokens > 0)), asTable(told.by, told.rows, GROUPS[told.by].slice(3))] : empty("Nothing."))),
     ),
     h("div", { class: "columns" }, toolPanel(tools.rows), savedPanel(total, timed.replays), budgetPanel(timed.budgets)),
     timed.unpriced.length > 0 && small("Without a price (dollars for a million tokens, in the settings file): ", timed.unpriced.map((one) => [code(plain(one)), " "])),

@@ -112,7 +112,13 @@ def a_loop(directory: Path) -> Path:
     return kept(
         directory,
         response(
-            request_id="q1", started_at=NOW, outcome="paused", called=(("i", "bash"), ("j", "read")), calls=2, **more
+            request_id="q1",
+            kind="turn",
+            started_at=NOW,
+            outcome="paused",
+            called=(("i", "bash"), ("j", "read")),
+            calls=2,
+            **more,
         ),
         response(request_id="q2", started_at=NOW + 6, session="resumed", usage=Usage(300, 30), **more),
         run(1, responses=2, ended_at=NOW + 8, usage=RunUsage(400, 40, cents=8.0)),
@@ -132,6 +138,7 @@ def test_what_passed_between_the_steps_and_what_each_cost(tmp_path: Path) -> Non
     assert first["cents"] + second["cents"] == pytest.approx(8.0) and first["shared"] and second["shared"]
     assert second["cents"] == pytest.approx(3 * first["cents"]), "shared by their tokens"
     assert (third["cents"], third["shared"]) == (None, False)
+    assert [step["kind"] for step in timeline.steps] == ["turn", "", ""]
 
 
 @pytest.mark.parametrize(
