@@ -4,6 +4,7 @@ waits."""
 import asyncio
 import base64
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import anthropic
@@ -21,9 +22,8 @@ def transport() -> str:
 
 
 def pdf(content: bytes = b"", *, packed: bool = False) -> bytes:
-    """One page, written by hand; `content` in place of the words."""
-    drawn = content or f"BT /F1 12 Tf 72 720 Td ({WORDS}) Tj ET".encode()
-    stream = zlib.compress(drawn, 9) if packed else drawn
+    """One page, written by hand; `content`, which may be packed, in place of the words."""
+    stream = content or f"BT /F1 12 Tf 72 720 Td ({WORDS}) Tj ET".encode()
     filter_ = b"/Filter /FlateDecode " if packed else b""
     resources = b"<< /Font << /F1 5 0 R >> >>"
     objects = [
@@ -42,6 +42,11 @@ def pdf(content: bytes = b"", *, packed: bool = False) -> bytes:
         table,
         len(out),
     )
+
+
+def spaces(megabytes: int) -> bytes:
+    packer = zlib.compressobj(9)
+    return b"".join(packer.compress(b" " * 1_000_000) for _ in range(megabytes)) + packer.flush()
 
 
 def encoded(data: bytes) -> str:
@@ -120,18 +125,22 @@ async def test_a_pdf_that_cannot_be_read_cannot_be_counted(client: Client, path:
     assert "A PDF cannot be read" in answer.json()["error"]["message"]
 
 
-HOSTILE = {
-    "cut off": pdf()[:200],
-    "no page": b"%PDF-1.4\nnothing here",
-    "pages that hold themselves": pdf().replace(b"/Kids [3 0 R]", b"/Kids [2 0 R]"),
-    "no text": pdf(b"q 1 0 0 1 0 0 cm Q"),
-    "a bomb": pdf(b" " * 400_000_000, packed=True),
+HOSTILE: dict[str, Callable[[], bytes]] = {  # made when they are needed: they are large
+    "cut off": lambda: pdf()[:200],
+    "no page": lambda: b"%PDF-1.4\nnothing here",
+    "pages that hold themselves": lambda: pdf().replace(b"/Kids [3 0 R]", b"/Kids [2 0 R]"),
+    "no text": lambda: pdf(b"q 1 0 0 1 0 0 cm Q"),
+    "a bomb": lambda: pdf(spaces(400), packed=True),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_pdf_that_cannot_be_read_is_an_error_and_nobody_waits(client: Client, name: str) -> None:
-    body = {"model": "sim-auto", "max_tokens": 99, "messages": [{"role": "user", "content": [document(HOSTILE[name])]}]}
+    body = {
+        "model": "sim-auto",
+        "max_tokens": 99,
+        "messages": [{"role": "user", "content": [document(HOSTILE[name]())]}],
+    }
     hostile = asyncio.create_task(client.http.post("/v1/messages", json=body))
     beside = await client.chat("sim: say meanwhile")
     assert beside.text == "meanwhile"
