@@ -102,6 +102,8 @@ async def shown(page: Page, name: str) -> None:
         await expect(page.locator("tr.linked")).to_have_count(1)
         await page.locator("tr.linked").locator("a").first.click()
         await page.locator(".timeline > li").first.wait_for()
+    if name == "overview":
+        await expect(page.locator("main")).not_to_contain_text("Not asked yet.")
     if name == "clients":
         await page.get_by_text("OpenCode", exact=True).click()
     if name == "playground" and await page.locator(".said").count() == 0:
