@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from caretway.cursor.wire.messages import pb
-from caretway_sim import toolbox
+from caretway_sim import start
 from caretway_sim.manners import LIVE_AT_ONCE
 from contract.bridge.servers import bridged, health, odd, tools, until
 from contract.gateways import Client
@@ -271,13 +271,13 @@ async def test_questions_to_the_user_or_the_model_are_refused(name: str, what: s
 
 async def test_what_servers_claim_of_their_tools_reaches_cursor(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, str] = {}
-    read = toolbox.read_tools
+    read = start.read_tools
 
     def note(definitions: Sequence[pb.McpToolDefinition]) -> object:
         seen.update({one.name: one.annotations_json for one in definitions})
         return read(definitions)
 
-    monkeypatch.setattr(toolbox, "read_tools", note)
+    monkeypatch.setattr(start, "read_tools", note)
     async with bridged({"odd": odd()}) as client:
         await client.chat("sim: say ready")
     assert json.loads(seen["mcp__odd__echo"]) == {"readOnlyHint": True}
