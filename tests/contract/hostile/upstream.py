@@ -20,8 +20,8 @@ from caretway.cursor.wire.messages import pb
 from caretway.cursor.wire.paths import UNARY_TYPE
 from caretway.processes.tasks import spawn
 
-from ..transport.h2_peer import PeerStream, Script, h2_site
-from ..transport.http1_peer import Http1Script, PeerRequest, PeerRun, http1_site
+from ..connections.h2_peer import PeerStream, Script, h2_site
+from ..connections.http1_peer import Http1Script, PeerRequest, PeerRun, http1_site
 
 MIB = 1024 * 1024
 WAITING_BYTES = 4 * MIB
