@@ -80,7 +80,7 @@ async def test_another_makers_agent(
     tmp_path: Path, program: Path, configured: Callable[[Path, str], dict[str, str]]
 ) -> None:
     async with gateway() as client:
-        nursery = AgentChildGroup()
+        children = AgentChildGroup()
         command = Command((str(program), "acp"), str(tmp_path), configured(tmp_path, client.gateway.base_url))
         agent = AcpAgent(
             AcpSetup(
@@ -95,7 +95,7 @@ async def test_another_makers_agent(
             )
         )
         try:
-            await agent.start(nursery)
+            await agent.start(children)
             session = await agent.new_session(str(tmp_path))
 
             reading = AcpTranslator(showing="hidden")
@@ -120,5 +120,5 @@ async def test_another_makers_agent(
             result = await endless
             assert result["stopReason"] == "cancelled"
         finally:
-            await nursery.aclose()
-        assert nursery.live == 0
+            await children.aclose()
+        assert children.live == 0

@@ -349,7 +349,7 @@ async def test_a_close_without_waiting_gives_the_only_slot_back(tmp_path: Path, 
             await receive(closed[0])
             closed.insert(0, await start("sim: say word"))
         case "being started":
-            while not backend.nursery.live:
+            while not backend.children.live:
                 await asyncio.sleep(0)
         case "running":
             await receive(closed[0])

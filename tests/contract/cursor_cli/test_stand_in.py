@@ -156,11 +156,11 @@ class Overheard(AcpAgent):
 
 
 async def test_both_halves_speak_acp_by_its_schema(stand_in: StandIn, tmp_path: Path) -> None:
-    nursery = AgentChildGroup()
+    children = AgentChildGroup()
     command = Command((str(stand_in.program), "acp"), str(tmp_path), dict(os.environ))
     agent = Overheard(AcpSetup(command, "plan", "auto", False, "test", True, 20, 2**20))
     try:
-        await agent.start(nursery)
+        await agent.start(children)
         session = await agent.new_session(str(tmp_path))
         script = 'sim: think hm\nsim: say hi\nsim: exec read {"path":"a"}'
         await agent.prompt(session, Prompt(script, (Image(b"png", "image/png"),)), lambda _: None)
@@ -170,14 +170,14 @@ async def test_both_halves_speak_acp_by_its_schema(stand_in: StandIn, tmp_path: 
         agent.can_resume = False  # as builds before June 2026
         await agent.load_session(session, str(tmp_path), wish=wish)
         other = Overheard(AcpSetup(command, "agent", "auto", False, "test", True, 20, 2**20))
-        await other.start(nursery)
+        await other.start(children)
         free = await other.new_session(str(tmp_path))
         await other.prompt(free, Prompt('sim: exec shell {"command":"ls"}'), lambda _: None)
         hanging = agent.prompt(session, Prompt("sim: mute"), lambda _: None)
         agent.cancel(session)
         assert (await asyncio.wait_for(hanging, 20))["stopReason"] == "cancelled"
     finally:
-        await nursery.aclose()
+        await children.aclose()
     judged = 0
     for one in (agent, other):
         methods = {message["id"]: message["method"] for message in one.sent if "method" in message and "id" in message}

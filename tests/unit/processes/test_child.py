@@ -26,8 +26,8 @@ from caretway.processes.child import (
     start,
     start_child,
 )
+from caretway.processes.child_group import ChildGroup, ChildGroupClosed, run_once
 from caretway.processes.lines import LineReader, TooLong
-from caretway.processes.nursery import ChildGroup, ChildGroupClosed, run_once
 
 
 @pytest.mark.parametrize("char", ["a", "ä", "€", "😀"])
@@ -161,7 +161,7 @@ PAGE = mmap.PAGESIZE
 
 
 @pytest.fixture
-async def nursery() -> AsyncIterator[ChildGroup]:
+async def children() -> AsyncIterator[ChildGroup]:
     children = ChildGroup()
     yield children
     await children.aclose()
@@ -186,14 +186,14 @@ class Listener:
         self.exit.set_result(exit_)
 
 
-async def test_it_runs_in_its_directory_with_its_environment_alone(nursery: ChildGroup, tmp_path: Path) -> None:
-    done = await run_once(nursery, shell("pwd -P; env | grep -v ^PWD= | grep -v ^_=", tmp_path), timeout=20)
+async def test_it_runs_in_its_directory_with_its_environment_alone(children: ChildGroup, tmp_path: Path) -> None:
+    done = await run_once(children, shell("pwd -P; env | grep -v ^PWD= | grep -v ^_=", tmp_path), timeout=20)
     assert done.stdout.splitlines() == [str(tmp_path), "PATH=/usr/bin:/bin"]
 
 
-async def test_its_three_pipes_and_its_status(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_its_three_pipes_and_its_status(children: ChildGroup, tmp_path: Path) -> None:
     listener = Listener()
-    child = await nursery.start(shell("cat; echo trouble >&2; exit 3", tmp_path), listener)
+    child = await children.start(shell("cat; echo trouble >&2; exit 3", tmp_path), listener)
     child.write(b"said ")
     child.write(b"and heard")
     child.close_stdin()
@@ -201,12 +201,12 @@ async def test_its_three_pipes_and_its_status(nursery: ChildGroup, tmp_path: Pat
     assert listener.heard == b"said and heard"
 
 
-async def test_its_whole_group_ends_with_it(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_its_whole_group_ends_with_it(children: ChildGroup, tmp_path: Path) -> None:
     """Its own child holds the other end of a pipe, and only its death takes it away."""
     os.mkfifo(tmp_path / "held")
     held = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
     listener = Listener()
-    child = await nursery.start(shell("{ echo there; sleep 600; } >held & echo $!; wait", tmp_path), listener)
+    child = await children.start(shell("{ echo there; sleep 600; } >held & echo $!; wait", tmp_path), listener)
     await listener.spoke.wait()
     while _read(held) != b"there\n":
         await asyncio.sleep(0.01)
@@ -227,12 +227,12 @@ def _read(pipe: int) -> bytes | None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-async def test_it_inherits_nothing_but_its_pipes(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_it_inherits_nothing_but_its_pipes(children: ChildGroup, tmp_path: Path) -> None:
     """Not even what somebody else in this process has made inheritable."""
     leaked = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(leaked, True)
     try:
-        done = await run_once(nursery, shell("ls -l /proc/$$/fd", tmp_path), timeout=20)
+        done = await run_once(children, shell("ls -l /proc/$$/fd", tmp_path), timeout=20)
     finally:
         os.close(leaked)
     opened = [line.partition(" -> ")[2] for line in done.stdout.splitlines() if " -> " in line]
@@ -240,13 +240,13 @@ async def test_it_inherits_nothing_but_its_pipes(nursery: ChildGroup, tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere Popen forks")
-async def test_starting_it_does_not_copy_our_page_tables(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_starting_it_does_not_copy_our_page_tables(children: ChildGroup, tmp_path: Path) -> None:
     """A fork marks every page of ours as shared, and writing to each costs a fault afterwards; a vfork does not."""
     pages = 4096
     with mmap.mmap(-1, pages * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as ballast:
         ballast.madvise(mmap.MADV_NOHUGEPAGE)
         _touch(ballast)
-        await run_once(nursery, shell("exit 0", tmp_path), timeout=20)
+        await run_once(children, shell("exit 0", tmp_path), timeout=20)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         _touch(ballast)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < pages / 4
@@ -260,7 +260,7 @@ def _touch(memory: mmap.mmap) -> None:
 # ---- bad ends
 
 
-async def test_one_that_ignores_the_polite_signal_is_killed(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_one_that_ignores_the_polite_signal_is_killed(children: ChildGroup, tmp_path: Path) -> None:
     """And so is its own child, which ignores it too."""
     listener = Listener()
     script = "trap '' TERM; sleep 600 & echo $!; while :; do wait; done"
@@ -272,38 +272,38 @@ async def test_one_that_ignores_the_polite_signal_is_killed(nursery: ChildGroup,
     await dead(inner)
 
 
-async def test_a_grandchild_that_holds_the_pipes_ends_with_its_group(nursery: ChildGroup, tmp_path: Path) -> None:
-    done = await run_once(nursery, shell("sleep 600 & echo $!; exit 4", tmp_path), timeout=20)
+async def test_a_grandchild_that_holds_the_pipes_ends_with_its_group(children: ChildGroup, tmp_path: Path) -> None:
+    done = await run_once(children, shell("sleep 600 & echo $!; exit 4", tmp_path), timeout=20)
     assert done.code == 4
     await dead(int(done.stdout))
 
 
 async def test_one_that_left_the_group_and_holds_the_pipes_is_not_waited_for(
-    nursery: ChildGroup, tmp_path: Path
+    children: ChildGroup, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "left")
     leave = "import os, time; os.setsid(); print(os.getpid(), file=open('left', 'w'), flush=True); time.sleep(600)"
     script = f'"{sys.executable}" -c "{leave}" & read pid <left; echo $pid'
-    done = await run_once(nursery, shell(script, tmp_path), timeout=20)
+    done = await run_once(children, shell(script, tmp_path), timeout=20)
     os.kill(int(done.stdout), signal.SIGKILL)  # it lives, and its number is all that came
     assert done.code == 0
 
 
-async def test_a_flood_of_stderr_is_kept_in_bounds_and_does_not_stall_it(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_a_flood_of_stderr_is_kept_in_bounds_and_does_not_stall_it(children: ChildGroup, tmp_path: Path) -> None:
     script = "echo first >&2; head -c 20000000 /dev/zero | tr '\\0' x >&2; echo >&2; echo last >&2; echo out"
-    done = await run_once(nursery, shell(script, tmp_path), timeout=60)
+    done = await run_once(children, shell(script, tmp_path), timeout=60)
     assert done.stdout == "out\n"
     assert done.stderr.startswith("first\nxxx") and done.stderr.endswith("xxx\nlast\n")
     assert len(done.stderr) == STDERR_BYTES
 
 
-async def test_more_output_than_is_wanted(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_more_output_than_is_wanted(children: ChildGroup, tmp_path: Path) -> None:
     script = "head -c 3000000 /dev/zero | tr '\\0' x"
-    done = await run_once(nursery, shell(script, tmp_path), timeout=60, limit=1000)
+    done = await run_once(children, shell(script, tmp_path), timeout=60, limit=1000)
     assert (done.code, done.stdout) == (0, "x" * 1000)
 
 
-async def test_an_endless_line_is_an_error_before_it_ends(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_an_endless_line_is_an_error_before_it_ends(children: ChildGroup, tmp_path: Path) -> None:
     reader = LineReader(100_000)
     refused: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -314,18 +314,18 @@ async def test_an_endless_line_is_an_error_before_it_ends(nursery: ChildGroup, t
                     refused.set_result(str(line))
 
     listener = Strict()
-    child = await nursery.start(shell("cat /dev/zero", tmp_path), listener)
+    child = await children.start(shell("cat /dev/zero", tmp_path), listener)
     assert await refused == "a line of more than 100000 bytes"
     await child.aclose()
     assert (await listener.exit).code == -signal.SIGTERM
 
 
-async def test_one_that_dies_at_once_leaves_no_descriptor(nursery: ChildGroup, tmp_path: Path) -> None:
-    await run_once(nursery, shell("exit 0", tmp_path), timeout=20)  # whatever the loop keeps, it has now
+async def test_one_that_dies_at_once_leaves_no_descriptor(children: ChildGroup, tmp_path: Path) -> None:
+    await run_once(children, shell("exit 0", tmp_path), timeout=20)  # whatever the loop keeps, it has now
     before = descriptors()
     for _ in range(5):
         listener = Listener()
-        child = await nursery.start(shell("echo no >&2; kill -9 $$", tmp_path), listener)
+        child = await children.start(shell("echo no >&2; kill -9 $$", tmp_path), listener)
         child.write(b"x" * 1_000_000)  # more than a pipe takes
         assert await listener.exit == Exit(-signal.SIGKILL, "no\n")
         assert not child.alive
@@ -350,52 +350,52 @@ def descriptors() -> int:
     ],
 )
 async def test_what_cannot_be_started_is_named(argv: tuple[str, ...], cwd: str, reason: str) -> None:
-    nursery = ChildGroup()
+    children = ChildGroup()
     before = descriptors()
     with pytest.raises(CannotStart) as told:
-        await nursery.start(Command(argv, cwd, ENVIRONMENT), Listener())
+        await children.start(Command(argv, cwd, ENVIRONMENT), Listener())
     assert str(told.value) == reason
-    assert (nursery.live, descriptors()) == (0, before)
+    assert (children.live, descriptors()) == (0, before)
 
 
-async def test_a_closed_nursery_starts_nothing(tmp_path: Path) -> None:
-    nursery = ChildGroup()
-    await nursery.aclose()
+async def test_a_closed_group_starts_nothing(tmp_path: Path) -> None:
+    children = ChildGroup()
+    await children.aclose()
     with pytest.raises(ChildGroupClosed):
-        await nursery.start(shell("exit 0", tmp_path), Listener())
+        await children.start(shell("exit 0", tmp_path), Listener())
 
 
-async def test_a_nursery_takes_all_its_children_with_it(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_a_group_takes_all_its_children_with_it(children: ChildGroup, tmp_path: Path) -> None:
     listeners = [Listener(), Listener(), Listener()]
     for listener in listeners:
-        await nursery.start(shell("echo; cat", tmp_path), listener)
+        await children.start(shell("echo; cat", tmp_path), listener)
         await listener.spoke.wait()
-    assert nursery.live == 3
-    await nursery.aclose()
-    assert nursery.live == 0
+    assert children.live == 3
+    await children.aclose()
+    assert children.live == 0
     assert [(await listener.exit).code for listener in listeners] == [-signal.SIGTERM] * 3
 
 
 # ---- cancelled, late, slow
 
 
-async def test_cancelling_ends_the_group_before_it_returns(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_cancelling_ends_the_group_before_it_returns(children: ChildGroup, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "begun")
     running = asyncio.ensure_future(
-        run_once(nursery, shell("sleep 600 & echo $! $$ >begun; wait", tmp_path), timeout=600)
+        run_once(children, shell("sleep 600 & echo $! $$ >begun; wait", tmp_path), timeout=600)
     )
     pids = [int(pid) for pid in (await asyncio.to_thread((tmp_path / "begun").read_text)).split()]
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert nursery.live == 0
+    assert children.live == 0
     for pid in pids:
         await dead(pid)
 
 
-async def test_cancelling_whoever_waits_leaves_the_child_alone(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_cancelling_whoever_waits_leaves_the_child_alone(children: ChildGroup, tmp_path: Path) -> None:
     listener = Listener()
-    child = await nursery.start(shell("cat; exit 5", tmp_path), listener)
+    child = await children.start(shell("cat; exit 5", tmp_path), listener)
     waiting = asyncio.ensure_future(child.wait())
     await asyncio.sleep(0)
     waiting.cancel()
@@ -406,24 +406,24 @@ async def test_cancelling_whoever_waits_leaves_the_child_alone(nursery: ChildGro
     assert (await child.wait()).code == 5
 
 
-async def test_cancelling_the_start_leaves_nothing(nursery: ChildGroup, tmp_path: Path) -> None:
-    starting = asyncio.ensure_future(nursery.start(shell("sleep 600", tmp_path), Listener()))
+async def test_cancelling_the_start_leaves_nothing(children: ChildGroup, tmp_path: Path) -> None:
+    starting = asyncio.ensure_future(children.start(shell("sleep 600", tmp_path), Listener()))
     await asyncio.sleep(0)
-    assert nursery.live == 1
+    assert children.live == 1
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
-    assert nursery.live == 0
+    assert children.live == 0
 
 
-async def test_too_late_is_a_timeout_with_the_program_dead(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_too_late_is_a_timeout_with_the_program_dead(children: ChildGroup, tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
-        await run_once(nursery, shell("sleep 600", tmp_path), timeout=0.05)
-    assert nursery.live == 0
+        await run_once(children, shell("sleep 600", tmp_path), timeout=0.05)
+    assert children.live == 0
 
 
 async def test_a_slow_reader_loses_nothing_when_the_program_ends_meanwhile(
-    nursery: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    children: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in the pipe waits for its reader, however long that takes: here longer than `DRAIN_S`."""
     monkeypatch.setattr("caretway.processes.child.DRAIN_S", 0.1)
@@ -434,7 +434,7 @@ async def test_a_slow_reader_loses_nothing_when_the_program_ends_meanwhile(
             child.pause()
 
     listener = Slow()
-    child = await nursery.start(shell("read go; echo begun; read go; head -c 60000 /dev/zero", tmp_path), listener)
+    child = await children.start(shell("read go; echo begun; read go; head -c 60000 /dev/zero", tmp_path), listener)
     child.write(b"go\n")
     await listener.spoke.wait()
     child.write(b"go\n")
@@ -451,9 +451,9 @@ async def test_a_slow_reader_loses_nothing_when_the_program_ends_meanwhile(
     assert listener.heard == b"begun\n" + bytes(60_000)
 
 
-async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_one_that_is_told_to_end_need_not_be_resumed(children: ChildGroup, tmp_path: Path) -> None:
     listener = Listener()
-    child = await nursery.start(shell("head -c 60000 /dev/zero", tmp_path), listener)
+    child = await children.start(shell("head -c 60000 /dev/zero", tmp_path), listener)
     child.pause()
     while child.alive:
         await asyncio.sleep(0.01)
@@ -462,14 +462,14 @@ async def test_one_that_is_told_to_end_need_not_be_resumed(nursery: ChildGroup, 
 
 
 async def test_closing_one_that_has_ended_kills_what_it_left_behind(
-    nursery: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    children: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its background child holds the pipes and ignores the polite signal; nobody waits for `DRAIN_S` then."""
     monkeypatch.setattr("caretway.processes.child.DRAIN_S", 600)
     os.mkfifo(tmp_path / "ready")
     listener = Listener()
     script = "{ trap '' TERM; echo >ready; exec sleep 600; } & read up <ready; echo $!; exit 5"
-    child = await nursery.start(shell(script, tmp_path), listener)
+    child = await children.start(shell(script, tmp_path), listener)
     while child.alive:
         await asyncio.sleep(0.01)
     assert not listener.exit.done()
@@ -478,10 +478,10 @@ async def test_closing_one_that_has_ended_kills_what_it_left_behind(
     await dead(int(listener.heard))
 
 
-async def test_backpressure_on_its_input(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_backpressure_on_its_input(children: ChildGroup, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "go")
     listener = Listener()
-    child = await nursery.start(shell("read go <go; cat | wc -c", tmp_path), listener)
+    child = await children.start(shell("read go <go; cat | wc -c", tmp_path), listener)
     child.write(b"x" * 1_000_000)
     assert not child.writable.is_set()
     await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
@@ -491,7 +491,7 @@ async def test_backpressure_on_its_input(nursery: ChildGroup, tmp_path: Path) ->
     assert int(listener.heard) == 1_000_000
 
 
-async def test_a_pipe_that_closes_early_is_told(nursery: ChildGroup, tmp_path: Path) -> None:
+async def test_a_pipe_that_closes_early_is_told(children: ChildGroup, tmp_path: Path) -> None:
     told: list[Pipe] = []
     both = asyncio.Event()
 
@@ -508,11 +508,11 @@ async def test_a_pipe_that_closes_early_is_told(nursery: ChildGroup, tmp_path: P
 
 
 async def test_without_pidfd_a_thread_waits(
-    nursery: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    children: ChildGroup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """macOS, and old kernels."""
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    done = await run_once(nursery, shell("echo out; exit 3", tmp_path), timeout=20)
+    done = await run_once(children, shell("echo out; exit 3", tmp_path), timeout=20)
     assert (done.code, done.stdout) == (3, "out\n")
 
 

@@ -234,9 +234,9 @@ class AcpAgent:
     def alive(self) -> bool:
         return self._child is not None and self._child.alive and self._gone is None
 
-    async def start(self, nursery: AgentChildGroup) -> None:
+    async def start(self, children: AgentChildGroup) -> None:
         """Raises GatewayError when there is no agent to talk to; nothing is left of it then."""
-        self._child = await nursery.start(self._setup.command, self)
+        self._child = await children.start(self._setup.command, self)
         try:
             await self._handshake()
         except BaseException:

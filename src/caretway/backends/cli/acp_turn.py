@@ -43,9 +43,9 @@ class Warm:
 
 class AcpPool:
     def __init__(
-        self, nursery: AgentChildGroup, prepare: Prepare, *, processes: int, idle: float, max_sessions: int
+        self, children: AgentChildGroup, prepare: Prepare, *, processes: int, idle: float, max_sessions: int
     ) -> None:
-        self._nursery = nursery
+        self._children = children
         self._prepare = prepare
         self._processes = processes
         self._idle_for = idle
@@ -74,7 +74,7 @@ class AcpPool:
         self._busy.add(warm)
         try:
             await self._make_room()
-            await warm.agent.start(self._nursery)
+            await warm.agent.start(self._children)
         except BaseException:
             self._busy.discard(warm)
             raise

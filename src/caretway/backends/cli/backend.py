@@ -23,7 +23,7 @@ from ...core.event_buffer import failed_turn
 from ...core.request import TurnRequest, in_place
 from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing, Turn
 from ...processes.child import Command
-from ...processes.nursery import Output, run_once
+from ...processes.child_group import Output, run_once
 from ...sessions.loop_guard import GuardSettings, LiveGuard
 from ..builtin_tools.local.workspaces import HEADER, workspace_of
 from .acp_agent import AcpSetup
@@ -106,7 +106,7 @@ class CursorCliBackend:
             reasoning=True,
             usage=setup.transport == "print",
         )
-        self.nursery = AgentChildGroup()
+        self.children = AgentChildGroup()
         self._setup = setup
         self._clock = clock
         self._environment = child_environment(setup.environment, setup.api_key)
@@ -120,7 +120,7 @@ class CursorCliBackend:
             setup.data_dir / "cursor-agent" / "models.json", self._list_models, clock, fresh=limits.models_fresh
         )
         self._pool = AcpPool(
-            self.nursery, self._prepare, processes=limits.processes, idle=limits.idle, max_sessions=limits.max_sessions
+            self.children, self._prepare, processes=limits.processes, idle=limits.idle, max_sessions=limits.max_sessions
         )
         self._client_tools = ClientTools(
             self._scratch, self._environment.get("HOME", ""), setup.version, limits.parked, own_tools=setup.force
@@ -185,7 +185,7 @@ class CursorCliBackend:
 
     async def aclose(self) -> None:
         await self._pool.aclose()
-        await self.nursery.aclose()
+        await self.children.aclose()
         await self._client_tools.aclose()
 
     # ---- the two ways
@@ -215,7 +215,7 @@ class CursorCliBackend:
             )
 
         return PrintTurn(
-            self.name, launch, translate, slot, self.nursery, self._setup.limits, self._failed, self._chats.keep
+            self.name, launch, translate, slot, self.children, self._setup.limits, self._failed, self._chats.keep
         )
 
     def _with_files(self, prompt: Prompt, workspace: Path) -> tuple[str, Path]:
@@ -317,7 +317,7 @@ class CursorCliBackend:
     async def ask(self, arguments: Sequence[str], limit: float) -> Output:
         """Run the program for a short answer. Raises TimeoutError."""
         command = self._command(self._program(), arguments, str(self._scratch.shared()))
-        return await run_once(self.nursery, command, timeout=limit)
+        return await run_once(self.children, command, timeout=limit)
 
     async def _list_models(self) -> Sequence[ModelInfo]:
         output = Output(0, "", "")

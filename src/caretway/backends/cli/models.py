@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from ...accounts.names import EFFORT_IDS, SCALE
 from ...core.errors import ErrorKind, GatewayError
 from ...core.turn import BackendStatus, ModelInfo
-from ...processes.nursery import Output
+from ...processes.child_group import Output
 from ...processes.tasks import spawn
 from ...storage.private_file import open_file, write_file
 from .faults import plain

@@ -48,7 +48,7 @@ class PrintTurn:
         launch: Launch,
         translate: Callable[[], PrintTranslator],
         slot: Slot,
-        nursery: AgentChildGroup,
+        children: AgentChildGroup,
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
         keep: Callable[[CliChat], None],
@@ -58,7 +58,7 @@ class PrintTurn:
         self._translate = translate
         self._translator = translate()
         self._slot = slot
-        self._nursery = nursery
+        self._children = children
         self._limits = limits
         self._on_failure = failed
         self._on_kept = keep
@@ -120,7 +120,7 @@ class PrintTurn:
         launch = self._launch
         try:
             await self._slot.reached()
-            child = await self._nursery.start(launch.command, self)
+            child = await self._children.start(launch.command, self)
         except GatewayError as error:
             self._leave()
             self._fail(error)

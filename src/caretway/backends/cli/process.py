@@ -13,7 +13,7 @@ from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...core.request import Image
-from ...processes import nursery
+from ...processes import child_group
 from ...processes.child import CannotStart, Child, ChildSink, Command, Pipe
 from ...storage.private_file import write_file
 
@@ -151,7 +151,7 @@ MUTE_S: Final = 0.5
 """How long a program may run on after it closed its output: nothing more can arrive from it."""
 
 
-class AgentChildGroup(nursery.ChildGroup):
+class AgentChildGroup(child_group.ChildGroup):
     async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
         """Raises GatewayError."""
         begun: list[Child] = []
@@ -170,7 +170,7 @@ class AgentChildGroup(nursery.ChildGroup):
         try:
             begun.append(await super().start(command, sink, pipe_closed))
             return begun[0]
-        except nursery.ChildGroupClosed as closed:
+        except child_group.ChildGroupClosed as closed:
             raise gateway_stops() from closed
         except CannotStart as failure:
             raise GatewayError(

@@ -19,9 +19,9 @@ import msgspec
 from ...core.errors import ErrorKind, GatewayError, gateway_stops
 from ...installation import install_command
 from ...processes.child import CannotStart, Child, Command, Exit
+from ...processes.child_group import ChildGroup
 from ...processes.lines import LineReader
 from ...processes.memory import resident_bytes
-from ...processes.nursery import ChildGroup
 from ...processes.tasks import spawn
 from .frames import Frame, Told, bridge_lost, fault_of, read_frame, sdk_unfit
 
@@ -148,10 +148,10 @@ class SdkBridge:
     def alive(self) -> bool:
         return not (self.gone.done() or self.spoiled or self.broken)
 
-    async def start(self, nursery: ChildGroup) -> None:
+    async def start(self, children: ChildGroup) -> None:
         """Raises GatewayError; then no process is left behind."""
         try:
-            self._child = await nursery.start(self._setup.command(), self)
+            self._child = await children.start(self._setup.command(), self)
             async with asyncio.timeout(self._setup.start_timeout):
                 unfit = await asyncio.shield(self._ready)
         except (CannotStart, TimeoutError) as failure:
@@ -262,7 +262,7 @@ class Bridges:
     def __init__(self, setup: BridgeSetup) -> None:
         self._setup = setup
         self._current: SdkBridge | None = None
-        self._nursery = ChildGroup()
+        self._children = ChildGroup()
         self._starting: asyncio.Task[SdkBridge | GatewayError] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closed = False
@@ -308,7 +308,7 @@ class Bridges:
         if self._starting is not None:
             await asyncio.shield(self._starting)
         self._retire()
-        await self._nursery.aclose()
+        await self._children.aclose()
 
     # ---- within
 
@@ -354,7 +354,7 @@ class Bridges:
         """A failure is given to all who wait for the bridge, and so is a value here."""
         bridge = SdkBridge(self._setup)
         try:
-            await bridge.start(self._nursery)
+            await bridge.start(self._children)
         except GatewayError as failure:
             self._died(bridge)
             return failure

@@ -32,7 +32,7 @@ from caretway.backends.cli.prompt import PRUNED_EVERY, ChatFiles, CliChat, read_
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import Image, Message, Role, Text, ToolCall, ToolResult
 from caretway.core.turn import ModelInfo, Snapshot
-from caretway.processes.nursery import Output
+from caretway.processes.child_group import Output
 
 # ---------------------------------------------------------------------------------------------- account
 

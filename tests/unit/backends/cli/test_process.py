@@ -19,15 +19,15 @@ class Listener:
 
 @pytest.mark.parametrize("there", [False, True])
 async def test_a_program_that_cannot_be_started_is_named(tmp_path: Path, there: bool) -> None:
-    nursery = AgentChildGroup()
+    children = AgentChildGroup()
     program = tmp_path / "cursor-agent"
     if there:
         program.write_text("not executable")
     with pytest.raises(GatewayError, match="cursor-agent cannot be started") as told:
-        await nursery.start(Command((str(program),), str(tmp_path), {}), Listener())
+        await children.start(Command((str(program),), str(tmp_path), {}), Listener())
     assert (told.value.kind, told.value.code) == (ErrorKind.UPSTREAM_DOWN, "cli_not_found")
     assert str(program) in told.value.message and "CURSOR_AGENT_BIN" in told.value.hint
-    assert nursery.live == 0
+    assert children.live == 0
 
 
 async def test_a_missing_workspace_is_named(tmp_path: Path) -> None:
@@ -36,8 +36,8 @@ async def test_a_missing_workspace_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_that_stops_starts_nothing(tmp_path: Path) -> None:
-    nursery = AgentChildGroup()
-    await nursery.aclose()
+    children = AgentChildGroup()
+    await children.aclose()
     with pytest.raises(GatewayError) as told:
-        await nursery.start(Command(("/bin/true",), str(tmp_path), {}), Listener())
+        await children.start(Command(("/bin/true",), str(tmp_path), {}), Listener())
     assert told.value.kind is ErrorKind.CANCELLED

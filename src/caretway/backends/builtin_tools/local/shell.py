@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from ....cursor.wire.messages import pb
 from ....processes.child import CannotStart, Command
-from ....processes.nursery import Finished, run_to_end
+from ....processes.child_group import Finished, run_to_end
 from ....processes.tasks import in_own_loop
 from ..execs import shell_rejected
 from .confine import PathRefused, Workspace, shown

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from caretway.processes.child import CannotStart, Command
-from caretway.processes.nursery import Finished, run_to_end
+from caretway.processes.child_group import Finished, run_to_end
 
 
 async def shell(script: str, directory: Path, *, timeout_s: float = 20) -> Finished:

@@ -15,7 +15,7 @@ PATIENCE_S: Final = 2.0
 
 
 class ChildGroupClosed(Exception):
-    """The nursery is closed and starts nothing more."""
+    """The group is closed and starts nothing more."""
 
 
 class ChildGroup:
@@ -56,11 +56,11 @@ class _Collector:
     def ended(self, exit_: Exit) -> None: ...
 
 
-async def run_once(nursery: ChildGroup, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
+async def run_once(children: ChildGroup, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
     """Run a program to its end with no input, keeping `limit` bytes of its output. Raises TimeoutError. In every case
     the program is dead afterwards."""
     stdout = HeadTail(limit, head=limit)
-    child = await nursery.start(command, _Collector(stdout))
+    child = await children.start(command, _Collector(stdout))
     child.close_stdin()
     try:
         async with asyncio.timeout(timeout):
