@@ -43,7 +43,7 @@ async def cursor(
 
 
 @pytest.fixture
-async def desk(transport: str) -> AsyncIterator[Client]:
+async def client(transport: str) -> AsyncIterator[Client]:
     async with cursor(transport) as client:
         yield client
 
@@ -61,12 +61,12 @@ async def rows(client: Client) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in (await client.http.get("/v1/models")).json()["data"]}
 
 
-async def test_m1_m2_the_list_shows_base_models_and_every_flat_id_is_known(desk: Client) -> None:
-    listed = await rows(desk)
+async def test_m1_m2_the_list_shows_base_models_and_every_flat_id_is_known(client: Client) -> None:
+    listed = await rows(client)
     shown = {key for key, row in listed.items() if "stands_for" not in row}
     assert shown == {base.id for base in BASES}
     for slug, (base, _) in SLUGS.items():
-        found = await desk.http.get(f"/v1/models/{slug}")
+        found = await client.http.get(f"/v1/models/{slug}")
         assert (found.status_code, found.json()["id"].removesuffix("-thinking")) == (200, base.id)
 
 
@@ -105,14 +105,14 @@ async def test_names_that_people_type_answer_without_a_substitute(transport: str
             assert (name, answer.text, ran(client).partition("[")[0]) == (name, "hello", meant)
 
 
-async def test_every_model_of_a_launched_claude_answers(desk: Client) -> None:
+async def test_every_model_of_a_launched_claude_answers(client: Client) -> None:
     """`claude-opus-5` is the example of `launch --help`; `/model opus` and the like are mapped to listed models."""
-    offered = tuple(OfferedModel(name) for name in await rows(desk))
+    offered = tuple(OfferedModel(name) for name in await rows(client))
     variables = claude_variables(Target("http://gateway", "local", offered, "claude-opus-5"), "local")
     named = {name: value for name, value in variables.items() if name.endswith("_MODEL")}
     assert named["ANTHROPIC_MODEL"] == "claude-opus-5"
     for name, model in named.items():
-        assert (name, (await desk.chat("sim: say hello", model=model)).text) == (name, "hello")
+        assert (name, (await client.chat("sim: say hello", model=model)).text) == (name, "hello")
 
 
 NAMED: list[dict[str, Any]] = [
@@ -138,8 +138,8 @@ async def test_commands_tell_that_there_is_no_list() -> None:
     assert told.value.kind is ErrorKind.SIGNED_OUT
 
 
-async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:
-    listed = await rows(desk)
+async def test_the_list_tells_windows_and_abilities(client: Client) -> None:
+    listed = await rows(client)
     assert listed["claude-opus-4-8"]["context_window"] == 200_000
     assert listed["claude-opus-4-8"]["max_context_window"] == 1_000_000
     assert listed["gpt-5.4"]["context_window"] == 272_000
@@ -147,19 +147,19 @@ async def test_the_list_tells_windows_and_abilities(desk: Client) -> None:
     assert listed["gpt-5.4"]["parameters"]["reasoning"] == ["low", "medium", "high", "xhigh"]
     assert listed["composer-2.5"]["input_modalities"] == ["text"]
     assert listed["composer-2.5"]["name"] == "Composer 2.5 (simulated)"
-    anthropic = await desk.http.get("/v1/models/claude-opus-4-8", headers={"anthropic-version": "2023-06-01"})
+    anthropic = await client.http.get("/v1/models/claude-opus-4-8", headers={"anthropic-version": "2023-06-01"})
     assert anthropic.json()["max_input_tokens"] == 200_000
     assert anthropic.json()["capabilities"]["thinking"]["supported"] is True
 
 
-async def test_m3_m4_each_flat_id_runs_as_its_base_and_the_whole_variant(desk: Client) -> None:
+async def test_m3_m4_each_flat_id_runs_as_its_base_and_the_whole_variant(client: Client) -> None:
     """And says so: the answer has the name that was asked for, and the header the variant when it is not the usual."""
     for slug, (model, variant) in SLUGS.items():
         if variant.dead:
             continue
-        answer = await desk.chat("sim: say hello", model=slug)
+        answer = await client.chat("sim: say hello", model=slug)
         assert (answer.status, answer.text) == (200, "hello"), slug
-        shape, exactly = desk.simulator.asked[-1]
+        shape, exactly = client.simulator.asked[-1]
         assert shape == "base", slug
         assert exactly.partition("[")[0] == model.id, slug
         if slug not in BY_ID:
@@ -183,12 +183,12 @@ ELSEWHERE = [
 ]
 
 
-async def test_m5_no_name_leads_elsewhere_without_being_told(stream: bool, desk: Client) -> None:
+async def test_m5_no_name_leads_elsewhere_without_being_told(stream: bool, client: Client) -> None:
     """The body and the header name what ran, and why."""
     for name, runs in ELSEWHERE:
         request = {"model": name, "messages": [{"role": "user", "content": "sim: say hi"}], "stream": stream}
-        response = await desk.http.post(CHAT, json=request)
-        assert (name, response.status_code, ran(desk)) == (name, 200, runs)
+        response = await client.http.post(CHAT, json=request)
+        assert (name, response.status_code, ran(client)) == (name, 200, runs)
         assert f'"model":"{name}"' not in response.text
         told = response.headers["x-caretway-model"]
         assert f'"model":"{told}"' in response.text
@@ -213,36 +213,36 @@ TOLD = [
 ]
 
 
-async def test_m5_the_answer_tells_which_one_answered(stream: bool, desk: Client) -> None:
+async def test_m5_the_answer_tells_which_one_answered(stream: bool, client: Client) -> None:
     for asked, body, header in TOLD:
         request = {"model": asked, "messages": [{"role": "user", "content": "sim: say hi"}], "stream": stream}
-        response = await desk.http.post(CHAT, json=request)
+        response = await client.http.post(CHAT, json=request)
         assert (asked, response.status_code) == (asked, 200)
         assert f'"model":"{body}"' in response.text
         assert (asked, response.headers.get("x-caretway-model")) == (asked, header)
         assert ("x-caretway-model-reason" in response.headers) is (header is not None), asked
 
 
-async def test_m6_max_mode_comes_from_the_variant(desk: Client) -> None:
-    assert (await desk.chat("sim: say big", model="claude-opus-4-8@1m")).text == "big"
-    assert "context=1m" in ran(desk)
-    assert (await desk.chat("sim: say fast", model="claude-opus-4-8-high-fast")).text == "fast"
+async def test_m6_max_mode_comes_from_the_variant(client: Client) -> None:
+    assert (await client.chat("sim: say big", model="claude-opus-4-8@1m")).text == "big"
+    assert "context=1m" in ran(client)
+    assert (await client.chat("sim: say fast", model="claude-opus-4-8-high-fast")).text == "fast"
 
 
-async def test_efforts_from_every_side(desk: Client) -> None:
-    await desk.chat("sim: say x", model="claude-opus-4-8", reasoning_effort="low")
-    assert ran(desk) == "claude-opus-4-8[thinking=true,context=200k,effort=low,fast=false]"
+async def test_efforts_from_every_side(client: Client) -> None:
+    await client.chat("sim: say x", model="claude-opus-4-8", reasoning_effort="low")
+    assert ran(client) == "claude-opus-4-8[thinking=true,context=200k,effort=low,fast=false]"
     messages = [{"role": "user", "content": "sim: say x"}]
     for thinking, expected in (
         ({"type": "enabled", "budget_tokens": 16_000}, "thinking=true,context=200k,effort=medium"),
         ({"type": "disabled"}, "thinking=false,context=200k,effort=low"),
     ):
         body = {"model": "claude-opus-4-8", "max_tokens": 10, "messages": messages, "thinking": thinking}
-        assert (await desk.http.post("/v1/messages", json=body)).status_code == 200
-        assert expected in ran(desk)
+        assert (await client.http.post("/v1/messages", json=body)).status_code == 200
+        assert expected in ran(client)
     body = {"model": "gpt-5.5", "input": "sim: say x", "reasoning": {"effort": "xhigh"}}
-    assert (await desk.http.post("/v1/responses", json=body)).status_code == 200
-    assert "reasoning=extra-high" in ran(desk)
+    assert (await client.http.post("/v1/responses", json=body)).status_code == 200
+    assert "reasoning=extra-high" in ran(client)
 
 
 async def test_settings_choose_and_the_settings_can_be_the_whole_catalogue() -> None:
@@ -359,18 +359,18 @@ async def test_m4_every_shape_can_be_chosen(transport: str) -> None:
             assert shapes(client) == [shape]
 
 
-async def test_m5_a_dead_model_is_refused_after_two_tries(desk: Client) -> None:
-    refused = await desk.chat("sim: say x", model="sim-retired")
+async def test_m5_a_dead_model_is_refused_after_two_tries(client: Client) -> None:
+    refused = await client.chat("sim: say x", model="sim-retired")
     assert (refused.status, refused.error and refused.error["code"]) == (400, "model_not_found")
     assert refused.error and "conversation" not in refused.error["message"], "it is the first message"
-    assert shapes(desk) == ["base", "details"]
+    assert shapes(client) == ["base", "details"]
 
 
 @pytest.mark.seed("I03")
-async def test_an_unknown_name_goes_by_its_flat_id(desk: Client) -> None:
-    refused = await desk.chat("sim: say x", model="gpt-99-imaginary")
+async def test_an_unknown_name_goes_by_its_flat_id(client: Client) -> None:
+    refused = await client.chat("sim: say x", model="gpt-99-imaginary")
     assert refused.status >= 400
-    assert shapes(desk) == ["details", "both"]
+    assert shapes(client) == ["details", "both"]
 
 
 async def test_another_account_starts_anew() -> None:
@@ -398,6 +398,6 @@ async def test_tools_work_on_a_named_model_in_both_shapes() -> None:
 
 
 @pytest.mark.seed("H03")
-async def test_tags_in_text_are_thinking_on_this_backend_too(desk: Client, stream: bool) -> None:
-    answer = await desk.chat("sim: say <think>hm</think>yes", model="gpt-5.4", stream=stream)
+async def test_tags_in_text_are_thinking_on_this_backend_too(client: Client, stream: bool) -> None:
+    answer = await client.chat("sim: say <think>hm</think>yes", model="gpt-5.4", stream=stream)
     assert (answer.text, answer.reasoning) == ("yes", "hm")

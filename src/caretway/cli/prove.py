@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..config.settings import BackendName
     from ..core.turn import ModelInfo
     from ..prove.cases import Case
-    from ..prove.desk import Bench, Changes, ProveContext, Roles
+    from ..prove.context import Bench, Changes, ProveContext, Roles
     from ..prove.facts import CaseVerdict
     from ..prove.receipt import Receipt
 
@@ -142,7 +142,7 @@ def chosen_cases(names: Sequence[str]) -> tuple[Case, ...]:
 @asynccontextmanager
 async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Bench]:
     from ..accounts.catalogue import ModelCatalogue
-    from ..prove.desk import Bench
+    from ..prove.context import Bench
     from ..prove.watching import WireWatch
     from ..upstream import open_backend
 
@@ -164,7 +164,7 @@ def _proxy(settings: Settings) -> str:
 
 
 async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Sequence[Case], style: Style) -> int:
-    from ..prove.desk import ProveContext, choose_models
+    from ..prove.context import ProveContext, choose_models
     from ..prove.questions import Prover
     from ..prove.receipt import LAST_RECEIPT, write
     from .prove_gateway import gateway_process
@@ -178,7 +178,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
         _agreed(arguments.yes)
         start_gateway = partial(gateway_process, given(arguments) | {"backend": settings.backend})
-        desk = ProveContext(
+        context = ProveContext(
             partial(open_bench, settings),
             bench,
             roles,
@@ -187,8 +187,8 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
             shown_values(settings.agent_quirks),
         )
         began = time.monotonic()
-        verdicts, timings = await _try_all(Prover(desk).try_case, cases, style)
-        receipt = await _receipt(settings, bench, desk, verdicts, timings, time.monotonic() - began)
+        verdicts, timings = await _try_all(Prover(context).try_case, cases, style)
+        receipt = await _receipt(settings, bench, context, verdicts, timings, time.monotonic() - began)
     service = receipt.about["service"]
     _keep(path, write(receipt))
     _keep_copy(settings.data_dir / LAST_RECEIPT, write(receipt))
@@ -219,7 +219,7 @@ async def _are_listed(bench: Bench, *names: str) -> None:
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
     """Some cases, without a word: for `caretway doctor --live`."""
-    from ..prove.desk import ProveContext, choose_models
+    from ..prove.context import ProveContext, choose_models
     from ..prove.questions import Prover
 
     async with open_bench(settings, {}) as bench:
@@ -311,7 +311,7 @@ def how_to_send(service: str) -> list[str]:
 async def _receipt(
     settings: Settings,
     bench: Bench,
-    desk: ProveContext,
+    context: ProveContext,
     verdicts: Mapping[str, CaseVerdict],
     timings: Mapping[str, int],
     seconds: float,
@@ -330,19 +330,19 @@ async def _receipt(
         "day": time.strftime("%Y-%m-%d", time.gmtime()),
         "backend": settings.backend,
         "service": "another address" if known.stand_in or known.run_fixed else CURSORS_OWN,
-        "model": await _listed(bench, desk.roles.cheap),
-        "second model": await _listed(bench, desk.roles.second),
-        "model with rungs": await _listed(bench, desk.roles.tiered),
+        "model": await _listed(bench, context.roles.cheap),
+        "second model": await _listed(bench, context.roles.second),
+        "model with rungs": await _listed(bench, context.roles.tiered),
     }
     if bench.watch is not None:
-        named = desk.changes.get("agent_client_version") or settings.agent_client_version
+        named = context.changes.get("agent_client_version") or settings.agent_client_version
         about["client version"] = "our own" if not named else str(named) if is_shipped(str(named)) else "another"
         about["transport"] = bench.watch.transport.name if bench.watch.transport else ""
     if settings.backend == "sdk":
         from importlib.metadata import version
 
         about["cursor-sdk"] = version("cursor-sdk")
-    return Receipt(about, desk.facts, verdicts, cost(here), round(seconds), timings)
+    return Receipt(about, context.facts, verdicts, cost(here), round(seconds), timings)
 
 
 async def _listed(bench: Bench, name: str) -> str:

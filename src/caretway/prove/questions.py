@@ -19,8 +19,8 @@ from ..cursor.wire import paths
 from ..cursor.wire.messages import ai, pb
 from . import conversing, watching
 from .cases import NEEDS_TEXT, PRIVATE, Case, judged
+from .context import SLOW_COMPOSER, Bench, HoldRun, ProveContext, Skipped, marker, wait_for
 from .conversing import Talk
-from .desk import SLOW_COMPOSER, Bench, HoldRun, ProveContext, Skipped, marker, wait_for
 from .facts import CaseVerdict, Fact, code_of
 from .watching import Moment, RunNotes
 
@@ -33,83 +33,83 @@ SESSIONS: Final = ("resumed", "continued", "replayed", "fresh")
 # ---------------------------------------------------------------------------------------------- text
 
 
-async def text(desk: ProveContext) -> None:
+async def text(context: ProveContext) -> None:
     wanted = marker()
-    talk, moments = await desk.talk(await desk.request(conversing.reply_with(wanted)))
+    talk, moments = await context.talk(await context.request(conversing.reply_with(wanted)))
     outcome = talk.outcome(wanted)
     if outcome == "refused" and moments and watching.outcome(moments) == "empty":
         outcome = "empty"
-    desk.found({"text": outcome} | _refusal("text_code", talk, moments))
-    desk.dead = outcome in ("refused", "empty", "failed")
+    context.found({"text": outcome} | _refusal("text_code", talk, moments))
+    context.dead = outcome in ("refused", "empty", "failed")
     if outcome == "right":
-        _see_text(desk, moments)
-    elif desk.dead and desk.other_version and moments:
-        await _as_another(desk)
+        _see_text(context, moments)
+    elif context.dead and context.other_version and moments:
+        await _as_another(context)
 
 
-def _see_text(desk: ProveContext, moments: Sequence[Moment]) -> None:
+def _see_text(context: ProveContext, moments: Sequence[Moment]) -> None:
     """What the moments show of the text; nothing without moments."""
     for sight in (watching.ends, watching.first_checkpoint, watching.preamble):
-        desk.found(sight(moments) if moments else {})
+        context.found(sight(moments) if moments else {})
 
 
-async def _as_another(desk: ProveContext) -> None:
+async def _as_another(context: ProveContext) -> None:
     """The user named another version to try. If that is served, everything else is asked in its name."""
     wanted = marker()
-    changes = {"agent_client_version": desk.other_version}
-    talk, moments = await desk.talk(await desk.request(conversing.reply_with(wanted)), changes=changes)
+    changes = {"agent_client_version": context.other_version}
+    talk, moments = await context.talk(await context.request(conversing.reply_with(wanted)), changes=changes)
     outcome = talk.outcome(wanted)
-    desk.found({"other_version": outcome})
+    context.found({"other_version": outcome})
     if outcome == "right":
-        desk.dead = False
-        desk.changes |= changes
-        _see_text(desk, moments)
+        context.dead = False
+        context.changes |= changes
+        _see_text(context, moments)
 
 
 # ---------------------------------------------------------------------------------------------- tools
 
 
-async def call(desk: ProveContext) -> None:
+async def call(context: ProveContext) -> None:
     key, value = f"{marker()}-{secrets.token_hex(24)}", marker()  # long enough to be told in pieces
-    talk, moments = await desk.talk(
-        await desk.request(conversing.call_and_tell(conversing.LOOKUP, key=key), conversing.LOOKUP),
+    talk, moments = await context.talk(
+        await context.request(conversing.call_and_tell(conversing.LOOKUP, key=key), conversing.LOOKUP),
         lambda made: value if _key(made) == key else "there is no such key",
         _checkpoint_seen,
     )
-    desk.found({"call": talk.outcome(value)} | ({"call_waits": talk.resumed} if talk.calls_per_step else {}))
+    context.found({"call": talk.outcome(value)} | ({"call_waits": talk.resumed} if talk.calls_per_step else {}))
     for sight in (watching.arguments, watching.call_ids, watching.checkpoint_after_call):
-        desk.found(sight(moments))
+        context.found(sight(moments))
 
 
-async def parallel(desk: ProveContext) -> None:
+async def parallel(context: ProveContext) -> None:
     values = {marker(): marker() for _ in range(3)}
-    talk, moments = await desk.talk(
-        await desk.request(conversing.call_at_once(conversing.LOOKUP, list(values)), conversing.LOOKUP),
+    talk, moments = await context.talk(
+        await context.request(conversing.call_at_once(conversing.LOOKUP, list(values)), conversing.LOOKUP),
         lambda made: values.get(_key(made), "there is no such key"),
         _siblings_seen(len(values)),
     )
-    desk.found({"parallel": talk.outcome(*values.values()), "calls_per_step": talk.calls_per_step})
-    desk.found(watching.step(moments, len(values)))
+    context.found({"parallel": talk.outcome(*values.values()), "calls_per_step": talk.calls_per_step})
+    context.found(watching.step(moments, len(values)))
 
 
-async def loop(desk: ProveContext) -> None:
+async def loop(context: ProveContext) -> None:
     values = [marker() for _ in range(conversing.LOOP_STEPS)]
     left = iter(values)
-    talk, _ = await desk.talk(
-        await desk.request(conversing.loop(), conversing.STEP), lambda made: next(left, "there are no more steps")
+    talk, _ = await context.talk(
+        await context.request(conversing.loop(), conversing.STEP), lambda made: next(left, "there are no more steps")
     )
-    desk.found({"loop": talk.outcome(values[-1]), "loop_steps": sum(talk.calls_per_step)})
+    context.found({"loop": talk.outcome(values[-1]), "loop_steps": sum(talk.calls_per_step)})
 
 
-async def schema(desk: ProveContext) -> None:
+async def schema(context: ProveContext) -> None:
     value = marker()
-    request = await desk.request(conversing.call_and_tell(conversing.UNION, key=marker()), conversing.UNION)
-    talk, _ = await desk.talk(request, lambda made: value)
-    desk.found({"schema": talk.outcome(value)})
-    if desk.last_runs:
-        codes = [watching.code(run.moments) for run in desk.last_runs]
-        family = code_of(desk.roles.cheap.partition("[")[0].partition("-")[0])
-        desk.found({"schema_refused": any("provider_error" in code for code in codes), "family": family})
+    request = await context.request(conversing.call_and_tell(conversing.UNION, key=marker()), conversing.UNION)
+    talk, _ = await context.talk(request, lambda made: value)
+    context.found({"schema": talk.outcome(value)})
+    if context.last_runs:
+        codes = [watching.code(run.moments) for run in context.last_runs]
+        family = code_of(context.roles.cheap.partition("[")[0].partition("-")[0])
+        context.found({"schema_refused": any("provider_error" in code for code in codes), "family": family})
 
 
 def _key(made: ToolCall) -> str:
@@ -138,38 +138,38 @@ def _siblings_seen(wanted: int) -> HoldRun:
 # ---------------------------------------------------------------------------------------------- history
 
 
-async def system(desk: ProveContext) -> None:
+async def system(context: ProveContext) -> None:
     word = marker()
     messages = (conversing.system(conversing.instructions(word)), conversing.user(conversing.OWN_INSTRUCTIONS))
-    talk, _ = await desk.talk(await desk.request(messages))
-    desk.found({"system": talk.outcome(word)})
+    talk, _ = await context.talk(await context.request(messages))
+    context.found({"system": talk.outcome(word)})
 
 
-async def continuation(desk: ProveContext) -> None:
+async def continuation(context: ProveContext) -> None:
     word = marker()
-    first, _ = await desk.talk(await desk.request(conversing.remember(word, marker())))
+    first, _ = await context.talk(await context.request(conversing.remember(word, marker())))
     if first.snapshot is None:
         raise Skipped("the first turn left nothing to continue")
     messages = (*first.messages, conversing.user(conversing.RECALL))
-    talk, moments = await desk.talk(await desk.request(messages), continued=first)
-    desk.found({"continuation": talk.outcome(word)})
+    talk, moments = await context.talk(await context.request(messages), continued=first)
+    context.found({"continuation": talk.outcome(word)})
     if talk.outcome(word) == "right":  # the second turn has read from the cache
-        desk.found(watching.usage(moments) if moments else _usage(desk, talk))
+        context.found(watching.usage(moments) if moments else _usage(context, talk))
 
 
-async def replay(desk: ProveContext) -> None:
+async def replay(context: ProveContext) -> None:
     messages, value = _replayed()
-    talk, _ = await desk.talk(await desk.request(messages, conversing.LOOKUP), lambda made: "")
-    desk.found({"replay": talk.outcome(value)})
+    talk, _ = await context.talk(await context.request(messages, conversing.LOOKUP), lambda made: "")
+    context.found({"replay": talk.outcome(value)})
 
 
-async def resume(desk: ProveContext) -> None:
-    if desk.roles.cheap != SLOW_COMPOSER:
+async def resume(context: ProveContext) -> None:
+    if context.roles.cheap != SLOW_COMPOSER:
         raise Skipped(f"known of {SLOW_COMPOSER} alone")
     messages, _ = _replayed()
-    request = await desk.request(messages, conversing.LOOKUP)
-    await desk.talk(request, lambda made: "", changes=desk.with_quirk("replay", "resume"))
-    desk.found({"resume": watching.outcome(desk.last_runs[0].moments)})
+    request = await context.request(messages, conversing.LOOKUP)
+    await context.talk(request, lambda made: "", changes=context.with_quirk("replay", "resume"))
+    context.found({"resume": watching.outcome(context.last_runs[0].moments)})
 
 
 def _replayed() -> tuple[tuple[Message, ...], str]:
@@ -180,90 +180,92 @@ def _replayed() -> tuple[tuple[Message, ...], str]:
     return (asked, conversing.called(made), conversing.returned((conversing.FOREIGN_ID, value))), value
 
 
-async def kill(desk: ProveContext) -> None:
+async def kill(context: ProveContext) -> None:
     """One gateway answers, parks a call and is killed; the next one has only what the first one kept."""
     word, value = marker(), marker()
     messages: list[Mapping[str, object]] = [{"role": "user", "content": conversing.remember(word, marker())}]
-    async with desk.gateway() as gateway:
+    async with context.gateway() as gateway:
         said, _ = await gateway.ask(messages)
         asked = f"{conversing.call_and_tell(conversing.LOOKUP, key=marker())}\n{conversing.RECALL}"
         messages += [said, {"role": "user", "content": asked}]
         said, _ = await gateway.ask(messages)
         calls = said.get("tool_calls")
         if not isinstance(calls, list) or not calls:
-            desk.found({"kill": "other"})
+            context.found({"kill": "other"})
             return
         await gateway.kill()
     messages += [said, *({"role": "tool", "tool_call_id": made["id"], "content": value} for made in calls)]
-    async with desk.gateway() as gateway:
+    async with context.gateway() as gateway:
         said, session = await gateway.ask(messages)
     answer = str(said.get("content") or "")
-    desk.found({"kill": "right" if word in answer and value in answer else "other" if answer else "empty"})
+    context.found({"kill": "right" if word in answer and value in answer else "other" if answer else "empty"})
     if session in SESSIONS:
-        desk.found({"session": session})
+        context.found({"session": session})
 
 
 # ---------------------------------------------------------------------------------------------- models
 
 
-async def shapes(desk: ProveContext) -> None:
+async def shapes(context: ProveContext) -> None:
     """Each way to name a model. If nothing was answered before, the first that is served serves all that follows."""
-    request = await _with_flat_id(desk)
+    request = await _with_flat_id(context)
     for shape in SHAPES:
-        _, moments = await desk.talk(request, changes=desk.with_quirk("model", shape))
+        _, moments = await context.talk(request, changes=context.with_quirk("model", shape))
         outcome = watching.outcome(moments)
-        desk.found({f"shape_{shape}": outcome})
-        if desk.dead and outcome == "right":
-            desk.dead = False
-            desk.changes |= desk.with_quirk("model", shape)
-            desk.roles = replace(desk.roles, cheap=request.choice.exactly or request.model)
-            _see_text(desk, moments)
+        context.found({f"shape_{shape}": outcome})
+        if context.dead and outcome == "right":
+            context.dead = False
+            context.changes |= context.with_quirk("model", shape)
+            context.roles = replace(context.roles, cheap=request.choice.exactly or request.model)
+            _see_text(context, moments)
 
 
-async def _with_flat_id(desk: ProveContext) -> TurnRequest:
+async def _with_flat_id(context: ProveContext) -> TurnRequest:
     """For a cheap model in a variant that has a flat id of its own: the four ways to name it must differ."""
-    base = desk.roles.cheap.partition("[")[0]
-    for name in filter(None, (desk.roles.cheap, base, f"{base}[fast=true]", desk.roles.tiered)):
-        request = await desk.request(conversing.reply_with(marker()), model=name)
+    base = context.roles.cheap.partition("[")[0]
+    for name in filter(None, (context.roles.cheap, base, f"{base}[fast=true]", context.roles.tiered)):
+        request = await context.request(conversing.reply_with(marker()), model=name)
         if request.choice.slug and request.choice.slug != request.model:
             return request
     raise Skipped("no cheap model has a flat id of its own")
 
 
-async def bare_id(desk: ProveContext) -> None:
-    if not desk.roles.tiered:
+async def bare_id(context: ProveContext) -> None:
+    if not context.roles.tiered:
         raise Skipped("no listed model has rungs")
-    _, moments = await desk.talk(TurnRequest(desk.roles.tiered, (conversing.user(conversing.reply_with(marker())),)))
-    desk.found({"bare_id": watching.outcome(moments)})
+    _, moments = await context.talk(
+        TurnRequest(context.roles.tiered, (conversing.user(conversing.reply_with(marker())),))
+    )
+    context.found({"bare_id": watching.outcome(moments)})
 
 
-async def unknown_model(desk: ProveContext) -> None:
-    talk, moments = await desk.talk(TurnRequest(NO_SUCH_MODEL, (conversing.user(conversing.reply_with(marker())),)))
+async def unknown_model(context: ProveContext) -> None:
+    talk, moments = await context.talk(TurnRequest(NO_SUCH_MODEL, (conversing.user(conversing.reply_with(marker())),)))
     outcome: dict[str, Fact] = {"unknown_model": watching.outcome(moments)}
-    desk.found(outcome | _refusal("unknown_model_code", talk, moments))
+    context.found(outcome | _refusal("unknown_model_code", talk, moments))
 
 
-async def thinking(desk: ProveContext) -> None:
+async def thinking(context: ProveContext) -> None:
     wanted = marker()
-    request = await desk.request(conversing.think_then_reply(wanted), model=_second(desk), thinking=True)
-    talk, _ = await desk.talk(request)
+    request = await context.request(conversing.think_then_reply(wanted), model=_second(context), thinking=True)
+    talk, _ = await context.talk(request)
     outcome = talk.outcome(wanted)
-    desk.found({"thinking": "empty" if outcome == "right" and not talk.reasoning else outcome})
+    context.found({"thinking": "empty" if outcome == "right" and not talk.reasoning else outcome})
 
 
-async def picture(desk: ProveContext) -> None:
-    if not desk.main.backend.abilities.images:
+async def picture(context: ProveContext) -> None:
+    if not context.main.backend.abilities.images:
         raise Skipped("this backend takes no images")
     colour = secrets.choice(list(conversing.COLOURS))
     messages = (conversing.user(conversing.COLOUR, conversing.picture(colour)),)
-    talk, _ = await desk.talk(await desk.request(messages, model=_second(desk)))
-    desk.found({"picture": talk.outcome(colour)})
+    talk, _ = await context.talk(await context.request(messages, model=_second(context)))
+    context.found({"picture": talk.outcome(colour)})
 
 
-def _second(desk: ProveContext) -> str:
-    if not desk.roles.second:
+def _second(context: ProveContext) -> str:
+    if not context.roles.second:
         raise Skipped("no listed model thinks and sees; name one: --second-model")
-    return desk.roles.second
+    return context.roles.second
 
 
 # ---------------------------------------------------------------------------------------------- answers
@@ -275,9 +277,9 @@ def _refusal(name: str, talk: Talk, moments: Sequence[Moment]) -> dict[str, Fact
     return {name: watching.code(moments) or code_of(talk.error.code or talk.error.kind.value)}
 
 
-def _usage(desk: ProveContext, talk: Talk) -> dict[str, Fact]:
+def _usage(context: ProveContext, talk: Talk) -> dict[str, Fact]:
     """As the backend reports it, where the service's own figures are not seen."""
-    if not desk.main.backend.abilities.usage:
+    if not context.main.backend.abilities.usage:
         return {}
     usage = talk.replies[-1].usage if talk.replies else None
     if usage is None or usage.estimated or not usage.input_tokens:
@@ -308,8 +310,8 @@ async def _probe(bench: Bench) -> Probe:
     return transport.probe
 
 
-async def lists(desk: ProveContext) -> None:
-    probe = await _probe(desk.main)
+async def lists(context: ProveContext) -> None:
+    probe = await _probe(context.main)
     flat = await probe(paths.USABLE_MODELS, paths.UNARY_TYPE, b"")
     wanted = ai.AvailableModelsRequest(use_model_parameters=True, do_not_use_markdown=True)
     bases = await probe(paths.AVAILABLE_MODELS, paths.UNARY_TYPE, wanted.SerializeToString())
@@ -319,38 +321,38 @@ async def lists(desk: ProveContext) -> None:
     except DecodeError as broken:
         raise Skipped("a list is not readable") from broken
     thinking = sum(model.HasField("thinking_details") for model in listed)
-    desk.found({"flat_models": len(listed), "base_models": len(based), "thinking_details": thinking})
+    context.found({"flat_models": len(listed), "base_models": len(based), "thinking_details": thinking})
 
 
-async def list_type(desk: ProveContext) -> None:
-    probe = await _probe(desk.main)
-    desk.found({"list_type_status": (await probe(paths.USABLE_MODELS, paths.STREAM_TYPE, b"")).status})
+async def list_type(context: ProveContext) -> None:
+    probe = await _probe(context.main)
+    context.found({"list_type_status": (await probe(paths.USABLE_MODELS, paths.STREAM_TYPE, b"")).status})
 
 
-async def http1_run(desk: ProveContext) -> None:
-    async with desk.bench({"agent_transport": "http1"}) as bench:
+async def http1_run(context: ProveContext) -> None:
+    async with context.bench({"agent_transport": "http1"}) as bench:
         probe = await _probe(bench)
-        desk.found({"http1_run_status": (await probe(paths.RUN, paths.STREAM_TYPE, b"")).status})
+        context.found({"http1_run_status": (await probe(paths.RUN, paths.STREAM_TYPE, b"")).status})
 
 
-async def proxy(desk: ProveContext) -> None:
+async def proxy(context: ProveContext) -> None:
     """Costs nothing: all that was asked before has gone this way."""
-    if not desk.main.proxy:
+    if not context.main.proxy:
         raise Skipped("no proxy is set for this address")
-    if "text" not in desk.facts:
+    if "text" not in context.facts:
         raise Skipped("shown by the case text, which was not tried")
-    desk.found({"proxy": desk.main.proxy})
+    context.found({"proxy": context.main.proxy})
 
 
-async def quota(desk: ProveContext) -> None:
-    probe = await _probe(desk.main)
+async def quota(context: ProveContext) -> None:
+    probe = await _probe(context.main)
     try:
         async with asyncio.timeout(QUOTA_PATIENCE_S):
             response = await probe(paths.PERIOD_USAGE, paths.JSON_TYPE, b"{}")
     except (TimeoutError, GatewayError):
-        desk.found({"quota": "silent"})
+        context.found({"quota": "silent"})
     else:
-        desk.found({"quota": "told" if response.status == 200 else "refused"})
+        context.found({"quota": "told" if response.status == 200 else "refused"})
 
 
 # ---- driver
@@ -391,25 +393,25 @@ QUESTIONS: Final[dict[str, Callable[[ProveContext], Awaitable[None]]]] = {
 
 
 class Prover:
-    def __init__(self, desk: ProveContext, patience_s: float = PATIENCE_S) -> None:
-        self._desk = desk
+    def __init__(self, context: ProveContext, patience_s: float = PATIENCE_S) -> None:
+        self._context = context
         self._patience = patience_s
         self._asked: dict[str, str] = {}
         """Question -> why it found nothing out; empty when it did."""
 
     async def try_case(self, case: Case) -> CaseVerdict:
-        if self._desk.main.backend.name not in case.backends:
+        if self._context.main.backend.name not in case.backends:
             return judged(case, {}, PRIVATE)
         if case.question not in self._asked:
             self._asked[case.question] = await self._ask(case)
-        return judged(case, self._desk.facts, self._asked[case.question])
+        return judged(case, self._context.facts, self._asked[case.question])
 
     async def _ask(self, case: Case) -> str:
-        if self._desk.dead and case.runs and case.question not in EVEN_SO:
+        if self._context.dead and case.runs and case.question not in EVEN_SO:
             return NEEDS_TEXT
         try:
             async with asyncio.timeout(self._patience):
-                await QUESTIONS[case.question](self._desk)
+                await QUESTIONS[case.question](self._context)
         except Skipped as why:
             return str(why)
         except TimeoutError:

@@ -16,7 +16,7 @@ from caretway.core.request import ToolSpec
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "arguments": {}}}
 
 
-class ProveContext:
+class FakeTurn:
     def __init__(self) -> None:
         self.tools: Sequence[Mapping[str, Any]] = listed_tools(
             [ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {}}})]
@@ -42,10 +42,10 @@ class ProveContext:
 
 
 @asynccontextmanager
-async def serving(sign_of_life: float = 10.0) -> AsyncIterator[tuple[ToolServer, ProveContext, str]]:
-    server, desk = ToolServer("1", sign_of_life=sign_of_life), ProveContext()
+async def serving(sign_of_life: float = 10.0) -> AsyncIterator[tuple[ToolServer, FakeTurn, str]]:
+    server, turn = ToolServer("1", sign_of_life=sign_of_life), FakeTurn()
     try:
-        yield server, desk, await server.open(desk)
+        yield server, turn, await server.open(turn)
     finally:
         await server.aclose()
 
@@ -56,16 +56,16 @@ async def test_the_official_client_lists_and_calls_and_waits() -> None:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         told.append(progress)
         if progress >= 2:
-            desk.go_on.set()
+            turn.go_on.set()
 
     async with (
-        serving(sign_of_life=0.05) as (_, desk, url),
+        serving(sign_of_life=0.05) as (_, turn, url),
         streamable_http_client(url) as streams,
         ClientSession(streams[0], streams[1]) as session,
     ):
         await session.initialize()
         assert [tool.name for tool in (await session.list_tools()).tools] == ["look"]
-        assert desk.seen == 1
+        assert turn.seen == 1
         given = await session.call_tool("look", {"at": "x"}, progress_callback=on_progress)
         assert not given.is_error
         assert given.content[0].model_dump()["text"] == "seen {'at': 'x'}"
@@ -73,21 +73,21 @@ async def test_the_official_client_lists_and_calls_and_waits() -> None:
 
 
 async def test_who_hangs_up_does_not_want_the_result() -> None:
-    async with serving() as (_, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
+    async with serving() as (_, turn, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
         calling = asyncio.create_task(http.post(url, json=CALL))
-        await desk.arrived.wait()
+        await turn.arrived.wait()
         calling.cancel()
-        await asyncio.wait_for(desk.cancelled.wait(), 10)
+        await asyncio.wait_for(turn.cancelled.wait(), 10)
 
 
 async def test_each_turn_has_its_own_address_and_only_while_it_lasts() -> None:
-    async with serving() as (server, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
-        other = ProveContext()
+    async with serving() as (server, turn, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
+        other = FakeTurn()
         second = await server.open(other)
         assert second != url and len(url.split("/")[3]) >= 32
         ping: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         assert (await http.post(second, json=ping)).status_code == 200
-        assert (desk.seen, other.seen) == (0, 1)
+        assert (turn.seen, other.seen) == (0, 1)
         server.close(second)
         assert (await http.post(second, json=ping)).status_code == 404
         for path in ("/", "/mcp", url[len("http://127.0.0.1:") :].partition("/")[2] + "x"):
@@ -105,10 +105,10 @@ async def test_methods(method: str) -> None:
 
 
 async def test_odd_bodies() -> None:
-    async with serving() as (_, desk, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
+    async with serving() as (_, turn, url), httpx.AsyncClient(trust_env=False, verify=False) as http:
         for body in (b"", b"{", b"[1]", b"\xff", b"[" * 5000):
             assert (await http.post(url, content=body)).json()["error"]["code"] == -32600
         with pytest.raises(httpx.HTTPError):
             await http.post(url, content=b" " * (MAX_BODY_BYTES + 1))
         assert (await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"})).status_code == 202
-        assert not desk.uses
+        assert not turn.uses

@@ -96,10 +96,10 @@ async def test_strict_refuses_unknown_names_and_suggests() -> None:
 
 
 async def test_effort_goes_where_the_model_has_it_and_is_named_otherwise() -> None:
-    desk = catalogue(Listing())
-    fitted = await desk.fit(asking("thinker", "medium"))
+    offered = catalogue(Listing())
+    fitted = await offered.fit(asking("thinker", "medium"))
     assert (fitted.parameters, fitted.ignored) == ((("effort", "low"),), ())
-    fitted = await desk.fit(asking("plain", "high"))
+    fitted = await offered.fit(asking("plain", "high"))
     assert (fitted.parameters, fitted.ignored) == ((), ("reasoning_effort",))
 
 
@@ -113,13 +113,13 @@ async def test_a_parameter_of_another_kind_is_no_effort() -> None:
 @pytest.mark.seed("B32")
 async def test_the_list_is_kept_and_served_stale() -> None:
     listing, clock = Listing(), Clock()
-    desk = catalogue(listing, clock, extra=["mine"])
+    offered = catalogue(listing, clock, extra=["mine"])
     for _ in range(3):
-        assert [model.id for model in await desk.models()] == ["plain", "thinker", "mine"]
+        assert [model.id for model in await offered.models()] == ["plain", "thinker", "mine"]
     assert listing.asked == 1
     clock.now += 1000
     listing.down = True
-    assert [model.id for model in await desk.models()] == ["plain", "thinker", "mine"]
+    assert [model.id for model in await offered.models()] == ["plain", "thinker", "mine"]
     assert listing.asked == 2
 
 
@@ -209,38 +209,40 @@ async def test_base_models_are_listed_and_thinking_ones_twice() -> None:
 @pytest.mark.seed("I01")
 async def test_the_settings_can_be_the_whole_catalogue() -> None:
     named = ["gpt-5.4", "claude-opus-5@effort=low"]
-    desk = ModelCatalogue(CursorListing(), extra=named, aliases={}, strict=False, clock=Clock(), only=True)
-    assert [model.id for model in await desk.models()] == ["gpt-5.4", "gpt-5.4-thinking", named[1]]
-    assert (await desk.models())[2].variants
+    offered = ModelCatalogue(CursorListing(), extra=named, aliases={}, strict=False, clock=Clock(), only=True)
+    assert [model.id for model in await offered.models()] == ["gpt-5.4", "gpt-5.4-thinking", named[1]]
+    assert (await offered.models())[2].variants
     for allowed in (*named, "gpt-5.4-high", "gpt-5.4-thinking", "openai/gpt-5.4@fast"):
-        await desk.fit(asking(allowed))
+        await offered.fit(asking(allowed))
     for other in ("claude-opus-5", "gpt-5.5", "gpt-99-imaginary"):
         with pytest.raises(GatewayError):
-            await desk.fit(asking(other))
-        assert await desk.find(other) is None
+            await offered.fit(asking(other))
+        assert await offered.find(other) is None
 
 
 async def test_settings_choose_where_a_request_does_not() -> None:
     usual = {"effort": "low", "fast": "true"}
-    desk = ModelCatalogue(CursorListing(), extra=(), aliases={}, strict=False, clock=Clock(), usual=usual)
-    assert (await desk.fit(asking("gpt-5.4"))).choice.exactly == "gpt-5.4@context=272k,reasoning=low,fast=true"
-    assert (await desk.fit(asking("gpt-5.4", "high"))).choice.exactly == "gpt-5.4@context=272k,reasoning=high,fast=true"
+    offered = ModelCatalogue(CursorListing(), extra=(), aliases={}, strict=False, clock=Clock(), usual=usual)
+    assert (await offered.fit(asking("gpt-5.4"))).choice.exactly == "gpt-5.4@context=272k,reasoning=low,fast=true"
+    assert (
+        await offered.fit(asking("gpt-5.4", "high"))
+    ).choice.exactly == "gpt-5.4@context=272k,reasoning=high,fast=true"
 
 
 async def test_every_flat_id_is_found() -> None:
-    desk = catalogue(CursorListing())
+    offered = catalogue(CursorListing())
     for slug, (base, _) in SLUGS.items():
-        found = await desk.find(slug)
+        found = await offered.find(slug)
         assert found is not None
         assert found.id.removesuffix("-thinking") == base.id
 
 
 async def test_what_is_remembered_is_bounded() -> None:
-    desk = catalogue(CursorListing())
+    offered = catalogue(CursorListing())
     for number in range(MAX_MEANT * 2):
-        await desk.fit(asking(f"model-{number}"))
-        await desk.fit(asking("x" * (MAX_MEANT_CHARS + number)))
-    assert len(desk._fitted) == MAX_MEANT
+        await offered.fit(asking(f"model-{number}"))
+        await offered.fit(asking("x" * (MAX_MEANT_CHARS + number)))
+    assert len(offered._fitted) == MAX_MEANT
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["known list", "no list"])
@@ -248,9 +250,9 @@ async def test_a_name_longer_than_any_is_refused(down: bool) -> None:
     """It would be told in a header and in the log, and without a list it would go to Cursor."""
     listing = Listing()
     listing.down = down
-    desk = catalogue(listing)
-    assert (await desk.fit(asking("gpt-" + "4" * (MAX_NAME_CHARS - 4)))).model
+    offered = catalogue(listing)
+    assert (await offered.fit(asking("gpt-" + "4" * (MAX_NAME_CHARS - 4)))).model
     with pytest.raises(GatewayError) as refused:
-        await desk.fit(asking("gpt-" + "4" * (MAX_NAME_CHARS - 3)))
+        await offered.fit(asking("gpt-" + "4" * (MAX_NAME_CHARS - 3)))
     assert (refused.value.kind, refused.value.param) == (ErrorKind.MODEL_UNKNOWN, "model")
     assert len(str(refused.value)) < 500

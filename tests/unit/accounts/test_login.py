@@ -25,7 +25,7 @@ from caretway.accounts.login import (
     sign_in,
 )
 from caretway.core.errors import ErrorKind, GatewayError
-from unit.accounts.desk import jwt
+from unit.accounts.token_endpoint import jwt
 
 ALL = [EXCHANGE, OAUTH, TOKEN, REFRESH]
 CAMEL = json.dumps({"accessToken": "new", "refreshToken": "next"}).encode()

@@ -17,7 +17,7 @@ from caretway.accounts.account import Account, claims
 from caretway.accounts.login import OAUTH
 from caretway.accounts.store import StoredAccount, open_sign_ins
 from caretway.accounts.tokens import RenewedToken
-from unit.accounts.desk import jwt
+from unit.accounts.token_endpoint import jwt
 
 URL = "https://cursor.example"
 USERS = 3

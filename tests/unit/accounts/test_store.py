@@ -26,7 +26,7 @@ from caretway.accounts.store import (
 from caretway.accounts.tokens import RETRY_S, RenewedToken
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.processes.tasks import spawn
-from unit.accounts.desk import SignInDesk, jwt
+from unit.accounts.token_endpoint import TokenEndpoint, jwt
 
 URL_OF_IMPORTS = "https://api2.cursor.sh"
 NOW = 10_000.0
@@ -202,98 +202,98 @@ async def test_a_lock_that_is_never_given_back_is_reported(tmp_path: Path) -> No
 
 
 async def test_signing_in_and_out_elsewhere_is_noticed_at_once(tmp_path: Path) -> None:
-    desk = SignInDesk()
+    endpoint = TokenEndpoint()
     kept = open_sign_ins(tmp_path, "file")
-    source = RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock)
+    source = RenewedToken(StoredAccount(kept, URL), endpoint.call, endpoint.clock)
     with pytest.raises(GatewayError, match="Not signed in"):
         await source.token()
-    token = jwt(iat=desk.now, exp=desk.now + 3600)
-    kept.keep(URL, Account(token, "r", received_at=desk.now))
+    token = jwt(iat=endpoint.now, exp=endpoint.now + 3600)
+    kept.keep(URL, Account(token, "r", received_at=endpoint.now))
     assert await source.token() == token
     kept.forget(URL)
     with pytest.raises(GatewayError, match="Not signed in"):
         await source.token()
-    assert desk.asked == []
+    assert endpoint.asked == []
 
 
 async def test_a_refused_key_does_not_make_two_gateways_ask_in_turns(tmp_path: Path) -> None:
-    desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
-    desk.refused = {"key"}
+    endpoint, kept = TokenEndpoint(), open_sign_ins(tmp_path, "file")
+    endpoint.refused = {"key"}
     kept.keep(URL, Account(api_key="key"))
-    sources = [RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    sources = [RenewedToken(StoredAccount(kept, URL), endpoint.call, endpoint.clock) for _ in range(2)]
     for _ in range(10):
         for source in sources:
             with pytest.raises(GatewayError, match="does not accept the API key"):
                 await source.token()
-    assert len(desk.asked) == 2, "each of them once in half a minute"
+    assert len(endpoint.asked) == 2, "each of them once in half a minute"
 
 
 async def test_a_dead_login_is_asked_about_by_one_of_two_gateways(tmp_path: Path) -> None:
-    desk, kept = SignInDesk(), open_sign_ins(tmp_path, "file")
-    desk.refused = {"r"}
+    endpoint, kept = TokenEndpoint(), open_sign_ins(tmp_path, "file")
+    endpoint.refused = {"r"}
     kept.keep(URL, Account(refresh_token="r"))
-    sources = [RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock) for _ in range(2)]
+    sources = [RenewedToken(StoredAccount(kept, URL), endpoint.call, endpoint.clock) for _ in range(2)]
     for _ in range(10):
         for source in sources:
             with pytest.raises(GatewayError, match="ended"):
                 await source.token()
-        desk.now += RETRY_S
-    assert len(desk.asked) == len(WAYS)
+        endpoint.now += RETRY_S
+    assert len(endpoint.asked) == len(WAYS)
 
 
 # ---- a copied sign-in
 
 
-def login(desk: SignInDesk, who: str, refresh: str) -> dict[str, str]:
-    return {"accessToken": jwt(iat=desk.now, exp=desk.now + 3600, sub=who), "refreshToken": refresh}
+def login(endpoint: TokenEndpoint, who: str, refresh: str) -> dict[str, str]:
+    return {"accessToken": jwt(iat=endpoint.now, exp=endpoint.now + 3600, sub=who), "refreshToken": refresh}
 
 
 async def test_a_newer_sign_in_of_the_program_it_was_copied_from_is_used(tmp_path: Path) -> None:
-    desk, file, kept = SignInDesk(), tmp_path / "auth.json", open_sign_ins(tmp_path, "file")
-    first = login(desk, "user|1", "theirs-1")
+    endpoint, file, kept = TokenEndpoint(), tmp_path / "auth.json", open_sign_ins(tmp_path, "file")
+    first = login(endpoint, "user|1", "theirs-1")
     file.write_text(json.dumps(first))
-    account = Account(first["accessToken"], "theirs-1", received_at=desk.now, who="user|1", copied_from=str(file))
+    account = Account(first["accessToken"], "theirs-1", received_at=endpoint.now, who="user|1", copied_from=str(file))
     kept.keep(URL, account)
-    source = RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock)
+    source = RenewedToken(StoredAccount(kept, URL), endpoint.call, endpoint.clock)
     assert await source.token() == first["accessToken"]
 
-    desk.refused = {"theirs-1"}
-    desk.now += 3600
+    endpoint.refused = {"theirs-1"}
+    endpoint.now += 3600
     with pytest.raises(GatewayError, match="ended") as over:
         await source.token()
     assert str(file) in over.value.hint, "the user is told where to sign in again"
-    asked = len(desk.asked)
+    asked = len(endpoint.asked)
 
-    file.write_text(json.dumps(login(desk, "user|2", "stranger")))
-    desk.now += RETRY_S
+    file.write_text(json.dumps(login(endpoint, "user|2", "stranger")))
+    endpoint.now += RETRY_S
     with pytest.raises(GatewayError, match="ended"):
         await source.token()
 
-    second = login(desk, "user|1", "theirs-2")
+    second = login(endpoint, "user|1", "theirs-2")
     file.write_text(json.dumps(second))
-    desk.now += RETRY_S
+    endpoint.now += RETRY_S
     assert await source.token() == second["accessToken"]
-    assert len(desk.asked) == asked, "nothing was renewed for it: their refresh token is still theirs"
+    assert len(endpoint.asked) == asked, "nothing was renewed for it: their refresh token is still theirs"
     stored = kept.find(URL)
     assert stored is not None
     assert (stored.refresh_token, stored.who, stored.copied_from) == ("theirs-2", "user|1", str(file))
 
     file.unlink()
-    desk.now += 3600
+    endpoint.now += 3600
     assert await source.token() not in (first["accessToken"], second["accessToken"])
-    assert desk.asked[-1][1] == "theirs-2", "without the file it is renewed like any other"
+    assert endpoint.asked[-1][1] == "theirs-2", "without the file it is renewed like any other"
 
 
 async def test_an_older_sign_in_of_that_program_is_left_alone(tmp_path: Path) -> None:
-    desk, file, kept = SignInDesk(), tmp_path / "auth.json", open_sign_ins(tmp_path, "file")
-    theirs = login(desk, "user|1", "theirs")
+    endpoint, file, kept = TokenEndpoint(), tmp_path / "auth.json", open_sign_ins(tmp_path, "file")
+    theirs = login(endpoint, "user|1", "theirs")
     file.write_text(json.dumps(theirs))
-    desk.now += 10
-    ours = login(desk, "user|1", "ours")["accessToken"]
-    kept.keep(URL, Account(ours, "ours", received_at=desk.now, who="user|1", copied_from=str(file)))
-    source = RenewedToken(StoredAccount(kept, URL), desk.call, desk.clock)
+    endpoint.now += 10
+    ours = login(endpoint, "user|1", "ours")["accessToken"]
+    kept.keep(URL, Account(ours, "ours", received_at=endpoint.now, who="user|1", copied_from=str(file)))
+    source = RenewedToken(StoredAccount(kept, URL), endpoint.call, endpoint.clock)
     fresh = await source.token(refused=ours)
-    assert fresh not in (ours, theirs["accessToken"]) and desk.asked[-1][1] == "ours"
+    assert fresh not in (ours, theirs["accessToken"]) and endpoint.asked[-1][1] == "ours"
 
 
 # ---- keyring

@@ -10,7 +10,7 @@ from caretway.accounts.login import EXCHANGE, WAYS
 from caretway.accounts.tokens import RETRY_S, FixedToken, NoToken, OwnAccount, RenewedToken, exchanged_key
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.processes.tasks import spawn
-from unit.accounts.desk import SignInDesk, jwt
+from unit.accounts.token_endpoint import TokenEndpoint, jwt
 
 
 @pytest.mark.parametrize("skew", [-7200.0, -30.0, 0.0, 30.0, 7200.0])
@@ -71,18 +71,18 @@ def test_whom_a_token_names() -> None:
 
 
 @pytest.fixture
-def desk() -> SignInDesk:
-    return SignInDesk()
+def endpoint() -> TokenEndpoint:
+    return TokenEndpoint()
 
 
-def key_of(desk: SignInDesk) -> RenewedToken:
-    return exchanged_key("key", desk.call, desk.clock)
+def key_of(endpoint: TokenEndpoint) -> RenewedToken:
+    return exchanged_key("key", endpoint.call, endpoint.clock)
 
 
-def login_of(desk: SignInDesk, shelf: OwnAccount | None = None) -> RenewedToken:
-    token = jwt(iat=desk.now, exp=desk.now + desk.life)
-    kept = shelf or OwnAccount(Account(token, "refresh-0", received_at=desk.now))
-    return RenewedToken(kept, desk.call, desk.clock)
+def login_of(endpoint: TokenEndpoint, shelf: OwnAccount | None = None) -> RenewedToken:
+    token = jwt(iat=endpoint.now, exp=endpoint.now + endpoint.life)
+    kept = shelf or OwnAccount(Account(token, "refresh-0", received_at=endpoint.now))
+    return RenewedToken(kept, endpoint.call, endpoint.clock)
 
 
 async def failure(source: RenewedToken, refused: str = "") -> GatewayError:
@@ -91,114 +91,116 @@ async def failure(source: RenewedToken, refused: str = "") -> GatewayError:
     return failed.value
 
 
-async def test_one_exchange_for_many_and_again_before_the_end(desk: SignInDesk) -> None:
-    key = key_of(desk)
+async def test_one_exchange_for_many_and_again_before_the_end(endpoint: TokenEndpoint) -> None:
+    key = key_of(endpoint)
     tokens = await asyncio.gather(*(key.token() for _ in range(20)))
-    assert len(set(tokens)) == 1 and desk.asked == [(EXCHANGE, "key")]
-    desk.now += 3600 - 301
+    assert len(set(tokens)) == 1 and endpoint.asked == [(EXCHANGE, "key")]
+    endpoint.now += 3600 - 301
     assert await key.token() == tokens[0]
-    desk.now += 2
+    endpoint.now += 2
     assert await key.token() != tokens[0]
-    assert desk.asked == [(EXCHANGE, "key")] * 2, "a key stays the better credential than what it was exchanged for"
+    assert endpoint.asked == [(EXCHANGE, "key")] * 2, "a key stays the better credential than what it was exchanged for"
 
 
 @pytest.mark.parametrize("skew", [-86400.0, 86400.0])
-async def test_a_clock_that_is_a_day_wrong_renews_no_oftener(desk: SignInDesk, skew: float) -> None:
-    desk.skew = skew
-    key = key_of(desk)
+async def test_a_clock_that_is_a_day_wrong_renews_no_oftener(endpoint: TokenEndpoint, skew: float) -> None:
+    endpoint.skew = skew
+    key = key_of(endpoint)
     for _ in range(60):
         await key.token()
-        desk.now += 60
-    assert len(desk.asked) == 2
+        endpoint.now += 60
+    assert len(endpoint.asked) == 2
 
 
-async def test_a_kept_token_is_used_as_long_as_it_lives(desk: SignInDesk) -> None:
-    login = login_of(desk)
+async def test_a_kept_token_is_used_as_long_as_it_lives(endpoint: TokenEndpoint) -> None:
+    login = login_of(endpoint)
     await login.token()
-    assert desk.asked == []
-    desk.now += 3600
+    assert endpoint.asked == []
+    endpoint.now += 3600
     await login.token()
-    desk.now += 3600
+    endpoint.now += 3600
     await login.token()
-    assert desk.asked == [(EXCHANGE, "refresh-0"), (EXCHANGE, "refresh-1")], "a new refresh token replaces the old one"
+    assert endpoint.asked == [(EXCHANGE, "refresh-0"), (EXCHANGE, "refresh-1")], (
+        "a new refresh token replaces the old one"
+    )
 
 
-async def test_refused_tokens_are_replaced_once_for_all(desk: SignInDesk) -> None:
-    key = key_of(desk)
+async def test_refused_tokens_are_replaced_once_for_all(endpoint: TokenEndpoint) -> None:
+    key = key_of(endpoint)
     first = await key.token()
     second = await asyncio.gather(*(key.token(refused=first) for _ in range(10)))
-    assert len({first, *second}) == 2 and len(desk.asked) == 2
+    assert len({first, *second}) == 2 and len(endpoint.asked) == 2
     assert await key.token(refused=first) == second[0], "one that comes late with the same refusal asks nobody"
-    assert len(desk.asked) == 2
+    assert len(endpoint.asked) == 2
 
 
-async def test_a_refusal_during_a_look_that_does_not_know_of_it_is_heeded(desk: SignInDesk) -> None:
-    login = login_of(desk)
-    looking, heeded = await asyncio.gather(login.token(), login.token(refused=(await login_of(desk).token())))
-    assert looking != heeded and len(desk.asked) == 1
+async def test_a_refusal_during_a_look_that_does_not_know_of_it_is_heeded(endpoint: TokenEndpoint) -> None:
+    login = login_of(endpoint)
+    looking, heeded = await asyncio.gather(login.token(), login.token(refused=(await login_of(endpoint).token())))
+    assert looking != heeded and len(endpoint.asked) == 1
 
 
-async def test_a_failure_while_the_token_lives_is_no_outage(desk: SignInDesk) -> None:
-    login = login_of(desk)
+async def test_a_failure_while_the_token_lives_is_no_outage(endpoint: TokenEndpoint) -> None:
+    login = login_of(endpoint)
     old = await login.token()
-    desk.now += 3600 - 299
-    desk.down = True
+    endpoint.now += 3600 - 299
+    endpoint.down = True
     assert await login.token() == old
-    assert await login.token() == old and len(desk.asked) == 1, "not tried again at once"
-    desk.now += RETRY_S
-    assert await login.token() == old and len(desk.asked) == 2
-    desk.now += 300
+    assert await login.token() == old and len(endpoint.asked) == 1, "not tried again at once"
+    endpoint.now += RETRY_S
+    assert await login.token() == old and len(endpoint.asked) == 2
+    endpoint.now += 300
     assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
-    desk.down = False
+    endpoint.down = False
     assert await login.token() != old, "and when it has ended, every request tries"
 
 
-async def test_revoked_while_alive_works_to_the_end_and_then_says_what_to_type(desk: SignInDesk) -> None:
-    login = login_of(desk)
+async def test_revoked_while_alive_works_to_the_end_and_then_says_what_to_type(endpoint: TokenEndpoint) -> None:
+    login = login_of(endpoint)
     old = await login.token()
-    desk.refused = {"refresh-0"}
-    desk.now += 3600 - 299
+    endpoint.refused = {"refresh-0"}
+    endpoint.now += 3600 - 299
     assert await login.token() == old
-    desk.now += 300
+    endpoint.now += 300
     error = await failure(login)
     assert error.kind is ErrorKind.SIGNED_OUT
     assert "revoked" in error.message and "caretway login" in error.hint
-    asked = len(desk.asked)
+    asked = len(endpoint.asked)
     for _ in range(5):
         assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
-    assert len(desk.asked) == asked == len(WAYS), "what is over for good is not asked for at every request"
-    desk.now += DEAD_S - 301
+    assert len(endpoint.asked) == asked == len(WAYS), "what is over for good is not asked for at every request"
+    endpoint.now += DEAD_S - 301
     assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
-    assert len(desk.asked) == asked, "nor half a minute later"
-    desk.refused.clear()
-    desk.now += 1 + RETRY_S
+    assert len(endpoint.asked) == asked, "nor half a minute later"
+    endpoint.refused.clear()
+    endpoint.now += 1 + RETRY_S
     assert await login.token() != old, "after ten minutes it is asked about once more"
 
 
 async def test_the_end_of_renewals_is_logged_once_with_what_to_type(
-    desk: SignInDesk, caplog: pytest.LogCaptureFixture
+    endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk.life = 86400.0
-    login = login_of(desk)
-    desk.refused = {"refresh-0"}
-    desk.now += 86400 - 7199
+    endpoint.life = 86400.0
+    login = login_of(endpoint)
+    endpoint.refused = {"refresh-0"}
+    endpoint.now += 86400 - 7199
     for _ in range(20):
         await login.token()
-        desk.now += RETRY_S
+        endpoint.now += RETRY_S
     (told,) = caplog.messages
     assert "It works until 1970-01-13T13:46:40+00:00." in told and "`caretway login`" in told
 
 
-async def test_the_longer_a_token_lives_the_longer_a_failure_waits(desk: SignInDesk) -> None:
-    desk.life = 86400.0
-    login = login_of(desk)
-    desk.down = True
-    desk.now += 86400 - 7200
+async def test_the_longer_a_token_lives_the_longer_a_failure_waits(endpoint: TokenEndpoint) -> None:
+    endpoint.life = 86400.0
+    login = login_of(endpoint)
+    endpoint.down = True
+    endpoint.now += 86400 - 7200
     for _ in range(7199):
         await login.token()
-        desk.now += 1
-    assert 30 < len(desk.asked) < 60, "not every half minute for two hours"
-    desk.now += 1
+        endpoint.now += 1
+    assert 30 < len(endpoint.asked) < 60, "not every half minute for two hours"
+    endpoint.now += 1
     assert (await failure(login)).kind is ErrorKind.UPSTREAM_DOWN
 
 
@@ -213,17 +215,17 @@ class FullShelf(OwnAccount):
         await super().write(account)
 
 
-async def test_what_cannot_be_stored_is_not_lost(desk: SignInDesk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_cannot_be_stored_is_not_lost(endpoint: TokenEndpoint, caplog: pytest.LogCaptureFixture) -> None:
     """The old refresh token is good for nothing after a renewal: whoever forgets the new one has to sign in again."""
     shelf = FullShelf(Account(refresh_token="refresh-0"))
-    login = login_of(desk, shelf)
+    login = login_of(endpoint, shelf)
     await login.token()
     assert "not stored yet" in caplog.text
-    desk.refused = {"refresh-0"}
+    endpoint.refused = {"refresh-0"}
     for number in (1, 2):
-        desk.now += 3600
+        endpoint.now += 3600
         await login.token()
-        assert desk.asked[-1] == (EXCHANGE, f"refresh-{number}")
+        assert endpoint.asked[-1] == (EXCHANGE, f"refresh-{number}")
     assert (await shelf.read()).refresh_token == "refresh-0"
     await login.aclose()
     assert (await shelf.read()).refresh_token == "refresh-0", "still full, and no complaint at the end"
@@ -232,36 +234,36 @@ async def test_what_cannot_be_stored_is_not_lost(desk: SignInDesk, caplog: pytes
     assert (await shelf.read()).refresh_token == "refresh-3"
 
 
-async def test_a_sign_in_elsewhere_wins_over_what_could_not_be_stored(desk: SignInDesk) -> None:
+async def test_a_sign_in_elsewhere_wins_over_what_could_not_be_stored(endpoint: TokenEndpoint) -> None:
     shelf = FullShelf(Account(refresh_token="refresh-0"))
-    login = login_of(desk, shelf)
+    login = login_of(endpoint, shelf)
     await login.token()
     shelf.full = False
     await shelf.write(Account(refresh_token="elsewhere"))
     await login.aclose()
     assert (await shelf.read()).refresh_token == "elsewhere"
-    desk.now += 3600
+    endpoint.now += 3600
     await login.token()
-    assert desk.asked[-1] == (EXCHANGE, "elsewhere")
+    assert endpoint.asked[-1] == (EXCHANGE, "elsewhere")
 
 
-async def test_a_refused_token_that_cannot_be_renewed_is_not_given_out_again(desk: SignInDesk) -> None:
-    login = login_of(desk)
+async def test_a_refused_token_that_cannot_be_renewed_is_not_given_out_again(endpoint: TokenEndpoint) -> None:
+    login = login_of(endpoint)
     old = await login.token()
-    desk.down = True
+    endpoint.down = True
     assert (await failure(login, refused=old)).kind is ErrorKind.UPSTREAM_DOWN
 
 
-async def test_a_caller_that_hangs_up_does_not_cut_the_renewal_off(desk: SignInDesk) -> None:
+async def test_a_caller_that_hangs_up_does_not_cut_the_renewal_off(endpoint: TokenEndpoint) -> None:
     shelf = OwnAccount(Account(refresh_token="refresh-0"))
-    login = login_of(desk, shelf)
-    desk.gate = asyncio.Event()
+    login = login_of(endpoint, shelf)
+    endpoint.gate = asyncio.Event()
     caller = spawn(login.token(), "caller")
-    while not desk.asked:
+    while not endpoint.asked:
         await asyncio.sleep(0)
     caller.cancel()
     await asyncio.wait([caller])
-    desk.gate.set()
+    endpoint.gate.set()
     await login.aclose()
     assert (await shelf.read()).refresh_token == "refresh-1", "the only refresh token that still works was kept"
 
@@ -270,34 +272,34 @@ CODES = [(429, ErrorKind.RATE_LIMITED), (500, ErrorKind.UPSTREAM_DOWN), (418, Er
 
 
 @pytest.mark.parametrize(("status", "kind"), CODES)
-async def test_failures_say_what_they_are(desk: SignInDesk, status: int, kind: ErrorKind) -> None:
-    desk.status = status
-    assert (await failure(key_of(desk))).kind is kind
+async def test_failures_say_what_they_are(endpoint: TokenEndpoint, status: int, kind: ErrorKind) -> None:
+    endpoint.status = status
+    assert (await failure(key_of(endpoint))).kind is kind
 
 
-async def test_a_key_that_is_not_accepted(desk: SignInDesk) -> None:
-    desk.refused = {"key"}
-    error = await failure(key_of(desk))
+async def test_a_key_that_is_not_accepted(endpoint: TokenEndpoint) -> None:
+    endpoint.refused = {"key"}
+    error = await failure(key_of(endpoint))
     assert (error.kind, error.message) == (ErrorKind.SIGNED_OUT, "Cursor does not accept the API key.")
     assert "CURSOR_API_KEY" in error.hint
 
 
-async def test_a_token_without_anything_to_renew_it_ends(desk: SignInDesk) -> None:
-    alone = OwnAccount(Account(jwt(iat=desk.now, exp=desk.now + 100), received_at=desk.now))
-    login = RenewedToken(alone, desk.call, desk.clock)
+async def test_a_token_without_anything_to_renew_it_ends(endpoint: TokenEndpoint) -> None:
+    alone = OwnAccount(Account(jwt(iat=endpoint.now, exp=endpoint.now + 100), received_at=endpoint.now))
+    login = RenewedToken(alone, endpoint.call, endpoint.clock)
     await login.token()
-    desk.now += 99
+    endpoint.now += 99
     await login.token()
-    desk.now += 2
+    endpoint.now += 2
     assert (await failure(login)).kind is ErrorKind.SIGNED_OUT
 
 
-async def test_what_is_at_hand_without_asking(desk: SignInDesk) -> None:
-    key = key_of(desk)
+async def test_what_is_at_hand_without_asking(endpoint: TokenEndpoint) -> None:
+    key = key_of(endpoint)
     assert key.at_hand() is None
     token = await key.token()
     assert key.at_hand() == token
-    desk.now += 3600 - 299
+    endpoint.now += 3600 - 299
     assert key.at_hand() is None, "it is due: somebody has to be asked"
     assert (FixedToken("t").at_hand(), NoToken().at_hand()) == ("t", None)
 

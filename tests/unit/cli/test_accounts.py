@@ -17,7 +17,7 @@ from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
 from caretway.dashboard.local_checks import Finding, check_data_dir
 from caretway.upstream import sign_ins
-from unit.accounts.desk import jwt
+from unit.accounts.token_endpoint import jwt
 
 HOME = {"HOME": "/h"}
 

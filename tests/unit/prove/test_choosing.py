@@ -3,7 +3,7 @@
 import pytest
 
 from caretway.core.turn import ModelInfo, ModelVariant
-from caretway.prove.desk import Roles, choose_models
+from caretway.prove.context import Roles, choose_models
 
 SLOW = ModelVariant((("fast", "false"),))
 FAST = ModelVariant((("fast", "true"),), "composer-2.5-fast")

@@ -13,8 +13,8 @@ from caretway.core.request import Role, TurnRequest
 from caretway.core.turn import Abilities, ModelInfo
 from caretway.prove import conversing
 from caretway.prove.cases import BY_NAME, NEEDS_TEXT, PRIVATE
+from caretway.prove.context import Bench, Changes, ProveContext, Roles
 from caretway.prove.conversing import converse
-from caretway.prove.desk import Bench, Changes, ProveContext, Roles
 from caretway.prove.questions import Prover
 from turns import PlayedBackend, PlayedTurn, called
 
@@ -45,8 +45,8 @@ def prover(*turns: PlayedTurn, patience_s: float = 5.0) -> tuple[Prover, ProveCo
     async def open_bench(changes: Changes) -> AsyncIterator[Bench]:
         yield bench
 
-    desk = ProveContext(open_bench, bench, Roles("auto"))
-    return Prover(desk, patience_s), desk
+    context = ProveContext(open_bench, bench, Roles("auto"))
+    return Prover(context, patience_s), context
 
 
 def failing(kind: ErrorKind, code: str | None = None) -> PlayedTurn:
@@ -54,9 +54,9 @@ def failing(kind: ErrorKind, code: str | None = None) -> PlayedTurn:
 
 
 async def test_a_marker_comes_back() -> None:
-    tried, desk = prover(Speaker())
+    tried, context = prover(Speaker())
     assert (await tried.try_case(BY_NAME["text"])).state == "holds"
-    assert desk.facts == {"text": "right"}
+    assert context.facts == {"text": "right"}
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ async def test_a_marker_comes_back() -> None:
     ],
 )
 async def test_other_answers(turn: PlayedTurn, state: str, facts: dict[str, object]) -> None:
-    tried, desk = prover(turn)
+    tried, context = prover(turn)
     assert (await tried.try_case(BY_NAME["text"])).state == state
-    assert desk.facts == facts
+    assert context.facts == facts
 
 
 async def test_nothing_more_is_asked_when_not_even_text_is_answered() -> None:
@@ -83,13 +83,13 @@ async def test_nothing_more_is_asked_when_not_even_text_is_answered() -> None:
 
 
 async def test_what_cannot_be_asked_is_told() -> None:
-    tried, desk = prover(Speaker())
+    tried, context = prover(Speaker())
     assert (await tried.try_case(BY_NAME["gaps"])).says == PRIVATE
     assert (await tried.try_case(BY_NAME["picture"])).says == "this backend takes no images"
     assert "--second-model" in (await tried.try_case(BY_NAME["thinking"])).says
     assert (await tried.try_case(BY_NAME["kill -9"])).says == "no second gateway can be started here"
     assert (await tried.try_case(BY_NAME["continuation"])).says == "the first turn left nothing to continue"
-    assert desk.facts == {}
+    assert context.facts == {}
 
 
 async def test_a_question_that_is_never_answered_ends() -> None:
@@ -98,10 +98,10 @@ async def test_a_question_that_is_never_answered_ends() -> None:
 
 
 async def test_a_backend_that_fails_outright() -> None:
-    tried, desk = prover()
-    desk.main.backend.start = lambda *_: (_ for _ in ()).throw(GatewayError(ErrorKind.RATE_LIMITED, "x"))  # type: ignore[method-assign]  # a backend that cannot even start
+    tried, context = prover()
+    context.main.backend.start = lambda *_: (_ for _ in ()).throw(GatewayError(ErrorKind.RATE_LIMITED, "x"))  # type: ignore[method-assign]  # a backend that cannot even start
     assert (await tried.try_case(BY_NAME["text"])).state == "differs"
-    assert desk.facts["text_code"] == "rate_limited"
+    assert context.facts["text_code"] == "rate_limited"
 
 
 async def test_calls_are_answered_by_a_new_turn_where_none_is_parked() -> None:

@@ -148,22 +148,22 @@ class ToolServer:
     def __init__(self, version: str, *, sign_of_life: float = SIGN_OF_LIFE_S) -> None:
         self._version = version
         self._sign_of_life = sign_of_life
-        self._desks: dict[str, OfferingTurn] = {}
+        self._turns: dict[str, OfferingTurn] = {}
         self._server: asyncio.Server | None = None
         self._starting = asyncio.Lock()
         self._connections: set[asyncio.StreamWriter] = set()
 
-    async def open(self, desk: OfferingTurn) -> str:
+    async def open(self, turn: OfferingTurn) -> str:
         """The address at which this turn's tools are offered from now on."""
         async with self._starting:
             if self._server is None:
                 self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_CHUNK)
         path = f"/{secrets.token_urlsafe(24)}/mcp"
-        self._desks[path] = desk
+        self._turns[path] = turn
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}{path}"
 
     def close(self, url: str) -> None:
-        self._desks.pop(url[url.index("/", len("http://")) :], None)
+        self._turns.pop(url[url.index("/", len("http://")) :], None)
 
     async def aclose(self) -> None:
         if self._server is not None:
@@ -202,8 +202,8 @@ class ToolServer:
     ) -> bool:
         """False: the other side is gone."""
         request, body = asked
-        desk = self._desks.get(request.target.decode("latin-1"))
-        if desk is None:
+        turn = self._turns.get(request.target.decode("latin-1"))
+        if turn is None:
             return _send(connection, writer, 404, {"error": "Not found."})
         if request.method != b"POST":
             return _send(connection, writer, 405, {"error": "Send POST."}, (("allow", "POST"),))
@@ -211,18 +211,18 @@ class ToolServer:
             message = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             message = None
-        said = reply(message, desk.tools, self._version)
+        said = reply(message, turn.tools, self._version)
         if said is None:
             return _send(connection, writer, 202, None)
         if not isinstance(said, McpUse):
             if isinstance(message, dict) and message.get("method") == "tools/list":
-                desk.listed()
+                turn.listed()
             return _send(connection, writer, 200, said)
-        return await self._call(desk, said, connection, reader, writer)
+        return await self._call(turn, said, connection, reader, writer)
 
     async def _call(
         self,
-        desk: OfferingTurn,
+        turn: OfferingTurn,
         use: McpUse,
         connection: h11.Connection,
         reader: asyncio.StreamReader,
@@ -230,7 +230,7 @@ class ToolServer:
     ) -> bool:
         headers = [("content-type", _EVENTS), ("cache-control", "no-cache"), ("transfer-encoding", "chunked")]
         writer.write(connection.send(h11.Response(status_code=200, headers=headers)) or b"")
-        waiting = spawn(_awaited(desk, use), "cursor-agent-tool")
+        waiting = spawn(_awaited(turn, use), "cursor-agent-tool")
         listening = spawn(_hung_up(reader), "cursor-agent-tool-hang-up")
         signs = 0
         try:
@@ -262,8 +262,8 @@ async def _hung_up(reader: asyncio.StreamReader) -> None:
         await reader.read(1)
 
 
-async def _awaited(desk: OfferingTurn, use: McpUse) -> Answer:
-    return await desk.called(use)
+async def _awaited(turn: OfferingTurn, use: McpUse) -> Answer:
+    return await turn.called(use)
 
 
 def _event(message: Mapping[str, Any]) -> bytes:

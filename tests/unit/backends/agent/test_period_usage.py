@@ -108,7 +108,7 @@ def test_a_reset_that_is_over_is_not_told() -> None:
     assert error is not None and error.retry_after == UNTIL - NOW
 
 
-class ProveContext:
+class UsageEndpoint:
     """Where usage is asked for."""
 
     def __init__(self, answer: UnaryResponse | Exception) -> None:
@@ -133,28 +133,28 @@ SPENT = UnaryResponse(200, JSON, msgspec.json.encode({"planUsage": {"apiPercentU
 
 
 async def test_refusals_that_come_together_make_one_call() -> None:
-    desk = ProveContext(SPENT)
-    desk.opens.clear()
-    check = desk.check()
+    endpoint = UsageEndpoint(SPENT)
+    endpoint.opens.clear()
+    check = endpoint.check()
     waiting = [asyncio.ensure_future(check.spent("me", model)) for model in ("gpt-5.4", "gpt-5.4", "auto")]
     await asyncio.sleep(0)
     waiting[0].cancel()  # one who does not wait any more takes nothing from the others
-    desk.opens.set()
+    endpoint.opens.set()
     other, own = await asyncio.gather(*waiting[1:])
-    assert (other is not None, own, desk.asked) == (True, None, 1)
+    assert (other is not None, own, endpoint.asked) == (True, None, 1)
     assert await check.spent("me", "gpt-5.4") is not None
-    assert desk.asked == 1
+    assert endpoint.asked == 1
     await check.spent("somebody else", "gpt-5.4")
-    assert desk.asked == 2, "another account starts anew"
+    assert endpoint.asked == 2, "another account starts anew"
 
 
 async def test_an_answer_is_good_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(period_usage, "FRESH_S", 0.0)
-    desk = ProveContext(SPENT)
-    check = desk.check()
+    endpoint = UsageEndpoint(SPENT)
+    check = endpoint.check()
     for asked in (1, 2):
         assert await check.spent("me", "gpt-5.4") is not None
-        assert desk.asked == asked
+        assert endpoint.asked == asked
 
 
 NOTHING_KNOWN = [
@@ -169,16 +169,16 @@ NOTHING_KNOWN = [
 
 @pytest.mark.parametrize("answer", NOTHING_KNOWN)
 async def test_what_goes_wrong_means_that_nothing_is_known(answer: UnaryResponse | Exception) -> None:
-    desk = ProveContext(answer)
-    check = desk.check()
+    endpoint = UsageEndpoint(answer)
+    check = endpoint.check()
     assert await check.spent("me", "gpt-5.4") is None
-    asked = desk.asked
+    asked = endpoint.asked
     assert await check.spent("me", "gpt-5.4") is None
-    assert desk.asked == asked, "it is not asked again at once"
+    assert endpoint.asked == asked, "it is not asked again at once"
 
 
 async def test_no_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(period_usage, "PATIENCE_S", 0.01)
-    desk = ProveContext(SPENT)
-    desk.opens.clear()
-    assert await desk.check().spent("me", "gpt-5.4") is None
+    endpoint = UsageEndpoint(SPENT)
+    endpoint.opens.clear()
+    assert await endpoint.check().spent("me", "gpt-5.4") is None

@@ -20,7 +20,7 @@ from unit.backends.agent.stories import Story, checkpoint, heartbeat, mcp, text
 LIMIT = 100_000
 
 
-def desk(own: dict[bytes, bytes] | None = None) -> BlobStore:
+def blob_store(own: dict[bytes, bytes] | None = None) -> BlobStore:
     return BlobStore(own if own is not None else {}, no_blobs, LIMIT)
 
 
@@ -37,14 +37,14 @@ def get_blob(key: bytes, number: int = 1) -> pb.KvServerMessage:
 def test_an_answer_is_what_the_real_encoder_writes(size: int, number: int) -> None:
     data = os.urandom(size)
     reply = pb.KvClientMessage(id=number, get_blob_result=pb.GetBlobResult(blob_data=data))
-    got = desk({b"k": data}).answer(get_blob(b"k", number))
+    got = blob_store({b"k": data}).answer(get_blob(b"k", number))
     assert got is not None
     assert pb.AgentClientMessage.FromString(got) == pb.AgentClientMessage(kv_client_message=reply)
 
 
 def test_what_is_gone_is_never_answered_with_nothing() -> None:
     with pytest.raises(GatewayError) as gone:
-        desk().answer(get_blob(b"k"))
+        blob_store().answer(get_blob(b"k"))
     assert gone.value.kind is ErrorKind.TURN_GONE
 
 
@@ -58,7 +58,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("story", HOSTILE)
 def test_what_cursor_stores_is_bounded(story: str) -> None:
-    blobs = desk()
+    blobs = blob_store()
     with pytest.raises(GatewayError, match="stores more") as refused:
         any(blobs.answer(each) is None for each in HOSTILE[story])
     assert refused.value.kind is ErrorKind.UPSTREAM_PROTOCOL
@@ -66,13 +66,13 @@ def test_what_cursor_stores_is_bounded(story: str) -> None:
 
 
 def test_a_piece_that_is_set_again_counts_once() -> None:
-    blobs = desk()
+    blobs = blob_store()
     for _ in range(100):
         assert blobs.answer(set_blob(b"k", bytes(50_000))) is not None
 
 
 def test_what_the_turn_brings_does_not_count() -> None:
-    blobs = desk({b"mine": bytes(10 * LIMIT)})
+    blobs = blob_store({b"mine": bytes(10 * LIMIT)})
     assert blobs.answer(set_blob(b"k", bytes(LIMIT // 2))) is not None
 
 

@@ -23,7 +23,7 @@ from caretway.core.events import (
 )
 
 
-class ProveContext:
+class Peer:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -42,38 +42,38 @@ class ProveContext:
 
 
 async def test_requests_and_their_answers() -> None:
-    desk = ProveContext()
-    first, second = desk.rpc.request("a", {"x": 1}), desk.rpc.request("b", {})
-    assert desk.sent[0] == {"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"x": 1}}
-    assert desk.hear({"id": 2, "error": {"code": -32603, "message": "bad", "data": {"details": "why"}}})
-    assert desk.hear({"id": 1, "result": 5})
-    assert desk.hear({"id": 1, "result": 6})  # answered before
-    assert desk.hear({"id": 99, "result": 6})  # never asked
+    peer = Peer()
+    first, second = peer.rpc.request("a", {"x": 1}), peer.rpc.request("b", {})
+    assert peer.sent[0] == {"jsonrpc": "2.0", "id": 1, "method": "a", "params": {"x": 1}}
+    assert peer.hear({"id": 2, "error": {"code": -32603, "message": "bad", "data": {"details": "why"}}})
+    assert peer.hear({"id": 1, "result": 5})
+    assert peer.hear({"id": 1, "result": 6})  # answered before
+    assert peer.hear({"id": 99, "result": 6})  # never asked
     assert await first == 5
     with pytest.raises(RpcError, match="bad"):
         await second
-    lost = desk.rpc.request("c", {})
-    desk.rpc.fail(ConnectionError("gone"))
+    lost = peer.rpc.request("c", {})
+    peer.rpc.fail(ConnectionError("gone"))
     with pytest.raises(ConnectionError):
         await lost
 
 
 async def test_every_request_with_an_id_is_answered() -> None:
-    desk = ProveContext()
+    peer = Peer()
     for number in (0, "text", None):
-        desk.hear({"id": number, "method": "known", "params": {}})
-        desk.hear({"id": number, "method": "other"})
-    assert [message["id"] for message in desk.sent] == [0, 0, "text", "text", None, None]
-    assert desk.sent[0]["result"] == {"ok": True}
-    assert desk.sent[1]["error"]["code"] == UNKNOWN_METHOD
-    desk.hear({"method": "told"})
-    assert desk.notes == ["told"]
+        peer.hear({"id": number, "method": "known", "params": {}})
+        peer.hear({"id": number, "method": "other"})
+    assert [message["id"] for message in peer.sent] == [0, 0, "text", "text", None, None]
+    assert peer.sent[0]["result"] == {"ok": True}
+    assert peer.sent[1]["error"]["code"] == UNKNOWN_METHOD
+    peer.hear({"method": "told"})
+    assert peer.notes == ["told"]
 
 
 async def test_what_is_no_message() -> None:
-    desk = ProveContext()
-    assert not desk.rpc.feed(b"Update available")
-    assert not desk.rpc.feed(b"[1]")
+    peer = Peer()
+    assert not peer.rpc.feed(b"Update available")
+    assert not peer.rpc.feed(b"[1]")
     await asyncio.sleep(0)
 
 

@@ -13,7 +13,7 @@ def jwt(**claims: object) -> str:
     return f"h.{payload}.s"
 
 
-class SignInDesk:
+class TokenEndpoint:
     """Exchanges anything for a token of an hour, unless told otherwise."""
 
     def __init__(self) -> None:

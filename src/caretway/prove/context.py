@@ -73,7 +73,7 @@ def _has_rungs(model: ModelInfo) -> bool:
     return not model.flat and bool(model.variants) and any(key in EFFORT_IDS for key, _ in model.parameters)
 
 
-# ---- desk
+# ---- context
 
 
 HOLD_S: Final = 4.0
