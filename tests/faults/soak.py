@@ -34,12 +34,9 @@ HEARTBEAT_S: Final = 0.5
 SETTINGS: Final = {
     "silence-timeout": "3s",
     "progress-timeout": "4s",
-    "tool-progress-timeout": "6s",
     "connect-timeout": "3s",
     "call-timeout": "5s",
     "parked-timeout": "20s",
-    "client-heartbeat": "1s",
-    "exec-heartbeat": "1s",
 }
 """Limits that are minutes by default, in seconds. Everything about retries is left as it is."""
 FRAIL_SHARE: Final = 0.04
