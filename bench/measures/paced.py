@@ -14,7 +14,7 @@ STAGGER_S = 0.0013
 
 
 async def measure(house: House, sizes: Sizes, ledger: Ledger) -> None:
-    with house.fresh_gateway("--gather", "0") as alone:
+    with house.fresh_gateway("--agent-quirks", "gather=0") as alone:
         able = [target for target in house.targets if target.streams] + [replace(alone, name=UNGATHERED)]
         for number in range(sizes.rounds):
             for target in rotated(able, number):

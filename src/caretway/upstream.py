@@ -87,7 +87,7 @@ def _open(settings: Settings, url: str) -> AutoTransport:
 
 
 def transport_limits(settings: Settings) -> TransportLimits:
-    return TransportLimits(call_timeout_s=settings.call_timeout)
+    return TransportLimits(call_timeout_s=settings.call_timeout, gather_s=settings.agent_quirks.gather)
 
 
 def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace | None":

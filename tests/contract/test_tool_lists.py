@@ -197,8 +197,8 @@ async def test_l1_arguments_come_back_as_the_client_knows_them(
 @pytest.mark.parametrize(
     ("count", "size", "told"),
     [
-        (331, 1, ["331 tools", "330", "ENABLE_TOOL_SEARCH=true", "--no-agent-check-limits"]),
-        (30, 4_100, ["120,000 bytes", "--no-agent-check-limits"]),
+        (331, 1, ["331 tools", "330", "ENABLE_TOOL_SEARCH=true", "--agent-quirks limits=false"]),
+        (30, 4_100, ["120,000 bytes", "--agent-quirks limits=false"]),
     ],
 )
 async def test_l2_more_tools_than_cursor_takes(live: Client, count: int, size: int, told: list[str]) -> None:

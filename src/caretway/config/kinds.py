@@ -435,6 +435,7 @@ _QUIRKS: Final = {
     "agent_check_limits": "limits",
     "sibling_quiet": "sibling_quiet",
     "sibling_cap": "sibling_cap",
+    "gather": "gather",
     "agent_client_type": "client_type",
     "agent_timezone": "time_zone",
     "agent_checksum": "checksum",
@@ -443,7 +444,7 @@ _QUIRKS: Final = {
 _NOW_FIXED: Final = (
     *("trace_max_bytes", "fetch_images_timeout", "fetch_images_bytes", "sdk_start_timeout", "sdk_memory_limit"),
     *("sdk_idle_timeout", "mcp_retry_pause", "mcp_max_tools", "mcp_result_bytes", "cli_exit_grace", "cli_idle_timeout"),
-    *("cli_max_line_bytes", "gather", "client_heartbeat", "exec_heartbeat", "max_frame_bytes", "max_header_bytes"),
+    *("cli_max_line_bytes", "client_heartbeat", "exec_heartbeat", "max_frame_bytes", "max_header_bytes"),
     *("max_headers", "max_json_values", "max_json_depth", "max_buffered_bytes", "max_messages", "max_text_bytes"),
     *("max_answer_bytes", "header_timeout", "body_idle_timeout", "body_timeout", "send_timeout", "store_max_bytes"),
     *("ledger_max_bytes", "local_shell_timeout", "local_output_bytes", "tool_progress_timeout"),

@@ -28,6 +28,7 @@ class Quirks(Struct, frozen=True):
     limits: bool = True
     sibling_quiet: float = 0.2
     sibling_cap: float = 1.5
+    gather: float = 0.016
     client_type: str = "sdk"
     time_zone: str = ""
     checksum: bool = False
@@ -65,6 +66,7 @@ QUIRKS: Final[Mapping[str, Quirk]] = {
     ),
     "sibling_quiet": Quirk(_SECONDS, "A silence that ends a step of tool calls when Cursor does not report how many."),
     "sibling_cap": Quirk(_SECONDS, "The longest wait for another parallel tool call while Cursor is not silent."),
+    "gather": Quirk(_SECONDS, "How often several runs at a time are read; 0 reads each as soon as it comes."),
     "client_type": Quirk(FILLED_TEXT, "The client type that is sent."),
     "time_zone": Quirk(FILLED_TEXT, "The IANA time zone that is sent; none by default."),
     "checksum": Quirk(SWITCH, "Send the checksum header of older clients."),

@@ -105,7 +105,7 @@ ERRORS = [
         {},
         'file FILE: there is no setting "update_check": the gateway no longer looks for newer versions; delete it',
     ),
-    ("removed, fixed", "gather = 0", {}, {}, 'there is no setting "gather": it is fixed now; delete it'),
+    ("removed, fixed", "max_headers = 9", {}, {}, 'there is no setting "max_headers": it is fixed now; delete it'),
     (
         "removed, a quirk",
         "[advanced]\nsystem_delivery = 'message'",

@@ -26,7 +26,7 @@ KEPT: Final = 64
 BLOCK: Final = 64
 BLOCK_BYTES: Final = 256 * 1024
 """A block ends with the message that brings it to one of these. Several become one when there are too many."""
-_ANYWAY: Final = "`--no-agent-check-limits` sends it as it is."
+_ANYWAY: Final = "`--agent-quirks limits=false` sends it as it is."
 _OPENED: Final = "[Earlier messages of this conversation]"
 _CLOSED: Final = "[End of the earlier messages]"
 
