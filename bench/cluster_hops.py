@@ -101,9 +101,9 @@ def wait_for_each_other(gateways: Sequence[Watched]) -> None:
 # ---- requests
 
 
-async def parked(door: Watched, count: int, order: Order) -> list[bytes]:
+async def parked(node: Watched, count: int, order: Order) -> list[bytes]:
     """As many steps with a result, each for a turn that waits at this gateway. The result asks for `order`."""
-    client = await Client.connect(Address(door.port))
+    client = await Client.connect(Address(node.port))
     asked = chat(PARK, stream=False, tools=TOOLS)
     steps: list[bytes] = []
     try:
@@ -123,7 +123,7 @@ class Kind:
     """A kind of request: where it is asked, and the bodies for one round."""
 
     name: str
-    door: Watched
+    node: Watched
     bodies: Sequence[bytes]
     order: Order = ONE
 
@@ -137,7 +137,7 @@ class Kind:
 async def in_turn(kinds: Sequence[Kind], lines: Sequence["Line"] = ()) -> dict[str, float]:
     """Milliseconds to the first piece. One of each kind after the other: whatever the machine does, it does to all.
     `lines`: cut before each of them."""
-    clients = [await Client.connect(Address(kind.door.port)) for kind in kinds]
+    clients = [await Client.connect(Address(kind.node.port)) for kind in kinds]
     took: dict[str, list[float]] = {kind.name: [] for kind in kinds}
     try:
         for number in range(len(kinds[0].bodies)):
@@ -165,7 +165,7 @@ class Used:
 
 async def used(cluster: Cluster, kind: Kind) -> Used:
     """What comes after an answer belongs to it, so those of one kind are asked in a row."""
-    client = await Client.connect(Address(kind.door.port))
+    client = await Client.connect(Address(kind.node.port))
     cluster.redis.reset_counts()
     cpu, in_redis = cluster.cpu_s(), cluster.redis.cpu_s()
     try:
@@ -180,9 +180,9 @@ async def used(cluster: Cluster, kind: Kind) -> Used:
     return Used(cpu / count * 1e6, in_redis / count * 1e6, commands / count)
 
 
-async def delta_us(door: Watched, bodies: Sequence[bytes], order: Order, watch: Callable[[], float]) -> float:
+async def delta_us(node: Watched, bodies: Sequence[bytes], order: Order, watch: Callable[[], float]) -> float:
     """CPU of what is watched for each delta of paced streams."""
-    clients = [await Client.connect(Address(door.port)) for _ in bodies]
+    clients = [await Client.connect(Address(node.port)) for _ in bodies]
     before = watch()
 
     async def one(client: Client, body: bytes, delay: float) -> None:
@@ -206,7 +206,7 @@ async def a_round(cluster: Cluster, ledger: Ledger, number: int) -> None:
         ledger.add(FIRST, name, value)
     for kind in rotated(await _steps(cluster), number):
         _add(ledger, CPU, kind.name, f"a step, {kind.name}", await used(cluster, kind))
-    prompts = [Kind(name, door, [PROMPT] * STEPS) for name, door in (("alone", cluster.alone), ("no hop", cluster.one))]
+    prompts = [Kind(name, node, [PROMPT] * STEPS) for name, node in (("alone", cluster.alone), ("no hop", cluster.one))]
     for name, value in (await in_turn(prompts)).items():
         ledger.add(FIRST_PROMPT, name, value)
     for kind in rotated(prompts, number):
@@ -223,8 +223,8 @@ async def a_round(cluster: Cluster, ledger: Ledger, number: int) -> None:
 
 async def _steps(cluster: Cluster) -> list[Kind]:
     alone, one, other = cluster.alone, cluster.one, cluster.other
-    doors = {"alone": (alone, alone), "no hop": (one, one), "hop": (one, other), "replay": (alone, other)}
-    return [Kind(name, door, await parked(holder, STEPS, Order(1))) for name, (holder, door) in doors.items()]
+    nodes = {"alone": (alone, alone), "no hop": (one, one), "hop": (one, other), "replay": (alone, other)}
+    return [Kind(name, node, await parked(holder, STEPS, Order(1))) for name, (holder, node) in nodes.items()]
 
 
 def _add(ledger: Ledger, measure: str, target: str, request: str, found: Used) -> None:
@@ -304,7 +304,7 @@ async def _passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 @dataclass(frozen=True, slots=True)
 class Pair:
     holder: Watched
-    door: Watched
+    node: Watched
     line: Line
 
 
@@ -339,7 +339,7 @@ async def beside(rounds: int, revision: str) -> None:
             await asyncio.start_server(line.carry, sock=line.socket)
         for number in range(rounds + 1):
             for measure, cut in ((KEPT, []), (NEW, lines)):
-                kinds = [Kind(name, one.door, await parked(one.holder, STEPS, ONE)) for name, one in pairs.items()]
+                kinds = [Kind(name, one.node, await parked(one.holder, STEPS, ONE)) for name, one in pairs.items()]
                 made = [line.made for line in lines]
                 for name, value in (await in_turn(kinds, cut)).items():
                     if number:  # the first round is for cold paths

@@ -200,13 +200,14 @@ def cluster(flags: tuple[str, ...], data: str) -> Iterator[str]:
     with ExitStack() as stack:
         redis = stack.enter_context(redis_server())
         os.environ["CARETWAY_CLUSTER_KEY"] = "cw-clients-0123456789abcdef"
-        doors = []
+        gateways = []
         for number in range(3):
             own = Path(data, str(number))
             own.mkdir(mode=0o700)
             shared = ("--cluster", redis.url, "--cluster-drain", "0s", "--data-dir", str(own))
-            doors.append(stack.enter_context(started("serve", *flags, *shared)))
-        yield f"http://127.0.0.1:{stack.enter_context(balancer([int(door.rpartition(':')[2]) for door in doors]))}"
+            gateways.append(stack.enter_context(started("serve", *flags, *shared)))
+        ports = [int(gateway.rpartition(":")[2]) for gateway in gateways]
+        yield f"http://127.0.0.1:{stack.enter_context(balancer(ports))}"
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:

@@ -22,8 +22,8 @@ from . import __version__
 from .accounts.catalogue import ModelCatalogue
 from .api.answer import Pace
 from .api.application import AccessLayer, Application
+from .api.dashboard_access import DashboardAccess
 from .api.images import ImageFetcher
-from .api.page_door import DashboardAccess
 from .api.respond import Content, Responder
 from .api.routes import PREFIX
 from .api.tenant import AccountWatch, Health, Tenant, TenantResolver
@@ -534,7 +534,7 @@ def build_page(services: SharedServices, access: Access, facts: GatewayFacts, fi
         facts,
         first.tenant,
         first.catalogue,
-        door=DashboardAccess(access, services.keys),
+        access=DashboardAccess(access, services.keys),
         keys=services.keys,
         budgets=services.budgets,
         ledger=services.ledger,
@@ -579,7 +579,7 @@ def build_server(
             CallerLimits(settings.max_concurrent_per_key, settings.max_requests_per_minute), time.monotonic
         ),
         trace=open_trace(settings, "clients", stack),
-        door=None if page is None else page.door,
+        dashboard_access=None if page is None else page.access,
         elsewhere=None if cluster is None else cluster.hops,
         shared=None if cluster is None else cluster.limits,
     )

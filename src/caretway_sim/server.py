@@ -42,7 +42,7 @@ class Simulator:
         self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, home=home)
         self._service = Service(self._shared)
         self._servers: list[asyncio.Server] = []
-        self._doors: set[_Door] = set()
+        self._connections: set[_Connection] = set()
         self._closed = False
         self._max_streams = max_streams
 
@@ -76,7 +76,7 @@ class Simulator:
     async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
         """Accept connections on an address; port 0 takes a free one. Gives the port."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._door, host, port, ssl=ssl_context, backlog=BACKLOG)
+        server = await loop.create_server(self._connection, host, port, ssl=ssl_context, backlog=BACKLOG)
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
@@ -89,7 +89,7 @@ class Simulator:
         theirs.setblocking(False)
         ours.setblocking(False)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._door, ours)
+            await asyncio.get_running_loop().connect_accepted_socket(self._connection, ours)
         except BaseException:
             theirs.close()
             ours.close()
@@ -98,8 +98,8 @@ class Simulator:
 
     def break_connections(self) -> None:
         """What a bad network does to everybody at once."""
-        for door in list(self._doors):
-            door.abort()
+        for connection in list(self._connections):
+            connection.abort()
 
     async def aclose(self) -> None:
         """Stop listening, end every run, close every connection. Idempotent."""
@@ -110,15 +110,15 @@ class Simulator:
         runs = [run.task for run in self._service.runs]
         for run in list(self._service.runs):
             run.stop()
-        doors = list(self._doors)
-        for door in doors:
-            door.abort()
-        await asyncio.gather(*runs, *(door.lost for door in doors), return_exceptions=True)
+        connections = list(self._connections)
+        for connection in connections:
+            connection.abort()
+        await asyncio.gather(*runs, *(connection.lost for connection in connections), return_exceptions=True)
         for server in servers:
             await server.wait_closed()
 
-    def _door(self) -> "_Door":
-        return _Door(self._service.accept, self._doors, self._max_streams, self._lets_in)
+    def _connection(self) -> "_Connection":
+        return _Connection(self._service.accept, self._connections, self._max_streams, self._lets_in)
 
     def _lets_in(self, peer: Any) -> bool:
         if not self._shared.manners.refuses_direct or self._shared.comes_from_home(peer):
@@ -128,14 +128,16 @@ class Simulator:
         return False
 
 
-class _Door(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """One connection: waits until the first bytes say which HTTP it is, then stands aside."""
 
-    def __init__(self, accept: Accept, doors: "set[_Door]", max_streams: int, lets_in: Callable[[Any], bool]) -> None:
+    def __init__(
+        self, accept: Accept, connections: "set[_Connection]", max_streams: int, lets_in: Callable[[Any], bool]
+    ) -> None:
         self._accept = accept
         self._lets_in = lets_in
         self._max_streams = max_streams
-        self._doors = doors
+        self._connections = connections
         self._head = b""
         self._speaker: SimHttp1Connection | Http2Connection | None = None
         self._transport: asyncio.Transport | None = None
@@ -143,7 +145,7 @@ class _Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = link = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
-        self._doors.add(self)
+        self._connections.add(self)
         raw = link.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -174,7 +176,7 @@ class _Door(asyncio.Protocol):
             self._speaker.resume_writing()
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._doors.discard(self)
+        self._connections.discard(self)
         if self._speaker is not None:
             self._speaker.connection_lost()
         if not self.lost.done():

@@ -34,10 +34,10 @@ async def opened(on: Cluster) -> int:
 
 @pytest.mark.all
 @pytest.mark.timeout(300)
-async def test_a_loop_of_the_official_sdk_is_one_run_whatever_doors_it_takes(tmp_path: Path) -> None:
+async def test_a_loop_of_the_official_sdk_is_one_run_whatever_gateways_it_reaches(tmp_path: Path) -> None:
     prompt = "\n".join(f'sim: call shell {{"step": {n}}}' for n in range(7)) + "\nsim: say done"
     async with cluster(tmp_path) as on:
-        sdk = AsyncOpenAI(base_url=f"http://127.0.0.1:{on.door}/v1", api_key="sk-test", max_retries=2)
+        sdk = AsyncOpenAI(base_url=f"http://127.0.0.1:{on.balancer_port}/v1", api_key="sk-test", max_retries=2)
         async with sdk:
             said: list[Any] = [{"role": "user", "content": prompt}]
             passed = 0
@@ -51,7 +51,7 @@ async def test_a_loop_of_the_official_sdk_is_one_run_whatever_doors_it_takes(tmp
                 said.append(answer.model_dump(exclude_none=True))
                 results = json.dumps(step)
                 said += [{"role": "tool", "tool_call_id": c.id, "content": results} for c in answer.tool_calls or ()]
-        assert answer.content == "done" and passed >= 4, "round robin: two of three steps arrive at another door"
+        assert answer.content == "done" and passed >= 4, "round robin: two of three steps arrive at another gateway"
         assert await opened(on) == 1
 
 
@@ -59,12 +59,12 @@ async def test_a_loop_of_the_official_sdk_is_one_run_whatever_doors_it_takes(tmp
 @pytest.mark.timeout(300)
 async def test_a_stored_response_outlives_the_gateway_that_made_it(tmp_path: Path) -> None:
     async with cluster(tmp_path) as on:
-        sdk = AsyncOpenAI(base_url=f"http://127.0.0.1:{on.door}/v1", api_key="sk-test", max_retries=2)
+        sdk = AsyncOpenAI(base_url=f"http://127.0.0.1:{on.balancer_port}/v1", api_key="sk-test", max_retries=2)
         async with sdk:
             made = await sdk.responses.create(model="sim-auto", input="sim: say kept")
             await kept_in_redis(on)
             os.kill(on.replicas[await maker(on, made.id)].pid, signal.SIGKILL)
-            for _ in range(4):  # whatever door is left
+            for _ in range(4):  # whatever gateway is left
                 assert (await sdk.responses.retrieve(made.id)).output_text == "kept"
             more = await sdk.responses.create(model="sim-auto", input="sim: recall", previous_response_id=made.id)
             assert "sim: say kept" in more.output_text

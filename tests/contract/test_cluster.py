@@ -1,4 +1,4 @@
-"""Several gateways on one Redis act as one: a turn is found through any door, and one that died is replayed once."""
+"""Several gateways on one Redis act as one: a turn is found through any node, and one that died is replayed once."""
 
 import asyncio
 import hashlib
@@ -44,43 +44,43 @@ async def cluster(redis: RedisServer, count: int = 2, **settings: Any) -> AsyncI
     """So many gateways, in front of one simulator."""
     given: dict[str, Any] = {"cluster": redis.url, "cluster_key": KEY, "cluster_drain": 0.0} | settings
     async with simulated() as (simulator, port), AsyncExitStack() as stack:
-        doors = [await stack.enter_async_context(gateway_to(simulator, port, **given)) for _ in range(count)]
-        for door in doors:
-            await beat(door)
-        yield doors
+        nodes = [await stack.enter_async_context(gateway_to(simulator, port, **given)) for _ in range(count)]
+        for node in nodes:
+            await beat(node)
+        yield nodes
 
 
-def of(door: Client) -> Cluster:
-    found = door.gateway._services.cluster
+def of(node: Client) -> Cluster:
+    found = node.gateway._services.cluster
     assert found is not None
     return found
 
 
-async def beat(door: Client) -> None:
+async def beat(node: Client) -> None:
     """What its heartbeat does every two seconds."""
-    of(door).directory._next_list = 0.0
-    await of(door).directory._beat()
+    of(node).directory._next_list = 0.0
+    await of(node).directory._beat()
 
 
-def counts(door: Client) -> dict[tuple[str, str], int]:
-    return dict(of(door).hops.counts)
+def counts(node: Client) -> dict[tuple[str, str], int]:
+    return dict(of(node).hops.counts)
 
 
-async def vanish(door: Client) -> None:
+async def vanish(node: Client) -> None:
     """As `kill -9` does it: it answers nobody, and has told nobody."""
-    server = door.gateway._server
+    server = node.gateway._server
     assert server._listening is not None
     server._listening.close()
     server.cut()
-    beating = of(door).directory._beating
+    beating = of(node).directory._beating
     assert beating is not None
     beating.cancel()
 
 
-async def asked(door: Client, **more: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+async def asked(node: Client, **more: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """A turn that waits for the result of one call."""
     said: list[dict[str, Any]] = [{"role": "user", "content": PROMPT}]
-    answer = await door.chat(said, tools=SHELL, **more)
+    answer = await node.chat(said, tools=SHELL, **more)
     assert answer.finish == "tool_calls", answer
     return [*said, answer.message], answer.calls[0]
 
@@ -90,7 +90,7 @@ def runs(simulator: Simulator) -> int:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_results_find_their_turn_through_another_door(redis: RedisServer, stream: bool) -> None:
+async def test_results_find_their_turn_through_another_node(redis: RedisServer, stream: bool) -> None:
     async with cluster(redis) as (first, second):
         said, call = await asked(first, stream=stream)
         assert call["id"].removeprefix("call_").startswith(of(first).directory.id)
@@ -141,19 +141,19 @@ BESIDE = {"heartbeat of the cluster", "news of the cluster", "write-to-redis"}
 """Tasks that talk to Redis beside requests."""
 
 
-async def test_the_whole_loop_is_one_run_whatever_door_is_taken(redis: RedisServer) -> None:
+async def test_the_whole_loop_is_one_run_whatever_node_is_used(redis: RedisServer) -> None:
     prompt = "\n".join(f'sim: call shell {{"command": "step {n}"}}' for n in range(6)) + "\nsim: say done"
-    async with cluster(redis, 3) as doors:
+    async with cluster(redis, 3) as nodes:
         said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
         for step in range(7):
-            answer = await doors[step % 3].chat(said, tools=SHELL, stream=step % 2 == 0)
+            answer = await nodes[step % 3].chat(said, tools=SHELL, stream=step % 2 == 0)
             assert answer.error is None and answer.session == ("resumed" if step else "fresh")
             said += [answer.message, *[result(call, f"result {step}") for call in answer.calls]]
-        assert answer.text == "done" and runs(doors[0].simulator) == 1
+        assert answer.text == "done" and runs(nodes[0].simulator) == 1
 
 
 @pytest.mark.all
-async def test_a_dead_gateways_turn_is_replayed_once_and_then_found_through_every_door(redis: RedisServer) -> None:
+async def test_a_dead_gateways_turn_is_replayed_once_and_then_found_through_every_node(redis: RedisServer) -> None:
     async with cluster(redis, 3) as (dead, second, _):
         said, call = await asked(dead)
         await vanish(dead)
@@ -332,7 +332,7 @@ async def test_metrics_name_the_replica_and_count_its_hops(redis: RedisServer) -
 @pytest.mark.all
 async def test_status_shows_the_gateways_and_what_they_used(redis: RedisServer) -> None:
     async with cluster(redis, cluster_name="shown") as (first, second):
-        await asyncio.gather(*(door.chat("sim: say hello") for door in (first, second)))
+        await asyncio.gather(*(node.chat("sim: say hello") for node in (first, second)))
         await of(second).directory.drain()
         asked = ("--cluster", redis.url, "--cluster-name", "shown")
         async with asyncio.timeout(60):  # counts are written a moment later

@@ -89,17 +89,17 @@ async def stranger() -> AsyncIterator[Stranger]:
         yield one
 
 
-def plain(door: Client, **changes: Any) -> bytes:
+def plain(node: Client, **changes: Any) -> bytes:
     """The row of this gateway as version 0.2 wrote it."""
-    return msgspec.json.encode({**msgspec.to_builtins(of(door).directory.own), **changes})
+    return msgspec.json.encode({**msgspec.to_builtins(of(node).directory.own), **changes})
 
 
-async def still(door: Client) -> None:
+async def still(node: Client) -> None:
     """It heartbeats and answers."""
-    beating = of(door).directory._beating
+    beating = of(node).directory._beating
     assert beating is not None and not beating.done()
-    await beat(door)
-    assert (await door.chat("sim: say on")).text == "on"
+    await beat(node)
+    assert (await node.chat("sim: say on")).text == "on"
 
 
 FORGED = ["plain", "plain-schema-1", "garbage", "not-utf-8", "huge", "swapped", "another-type", "bad-address"]
@@ -323,16 +323,16 @@ async def test_a_revoked_key_stays_so_whatever_number_a_row_has(redis: RedisServ
         await refused(second, gone)
 
 
-def keys_of(door: Client) -> ClusterKeys:
+def keys_of(node: Client) -> ClusterKeys:
     """As `caretway key` on the machine of this gateway."""
-    shared = of(door)
-    copy = KeyFile(Path(door.gateway.settings.data_dir), name=CLUSTER_COPY)
+    shared = of(node)
+    copy = KeyFile(Path(node.gateway.settings.data_dir), name=CLUSTER_COPY)
     return ClusterKeys(shared.calls, shared.seal, shared.news, copy)
 
 
-async def refused(door: Client, key: str) -> None:
+async def refused(node: Client, key: str) -> None:
     async with asyncio.timeout(30):
-        while (await door.chat("sim: say on", headers={"authorization": f"Bearer {key}"})).status != 401:
+        while (await node.chat("sim: say on", headers={"authorization": f"Bearer {key}"})).status != 401:
             await asyncio.sleep(0.01)
 
 
@@ -347,12 +347,12 @@ async def test_counts_that_are_none_are_never_a_500(redis: RedisServer) -> None:
                         for field in client.hkeys(place):
                             client.hset(place, field, value)
                         client.hset(place, b"\xff\xfe", value)
-                for door in (first, second):
-                    assert (await door.chat("sim: say on")).status != 500
-                    found = await of(door).spent.spent(EVERYBODY, "2020-01-01")
+                for node in (first, second):
+                    assert (await node.chat("sim: say on")).status != 500
+                    found = await of(node).spent.spent(EVERYBODY, "2020-01-01")
                     assert isinstance(found, Spent)
-        for door in (first, second):
-            beating = of(door).directory._beating
+        for node in (first, second):
+            beating = of(node).directory._beating
             assert beating is not None and not beating.done()
 
 

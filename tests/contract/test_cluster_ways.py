@@ -79,11 +79,11 @@ async def secured(redis: RedisServer, certificate: Certificate, ca: Path) -> Asy
     """Two gateways that speak HTTPS, also to each other; `ca`: whom they trust."""
     given: dict[str, Any] = {"tls_cert": certificate.cert, "tls_key": certificate.key, "cluster_ca": ca}
     trusts = ssl.create_default_context(cafile=str(certificate.ca))
-    async with cluster(redis, **given) as doors, AsyncExitStack() as stack:
+    async with cluster(redis, **given) as nodes, AsyncExitStack() as stack:
         clients = []
-        for door in doors:
-            http = httpx.AsyncClient(base_url=door.gateway.base_url, timeout=60, trust_env=False, verify=trusts)
-            clients.append(Client(door.gateway, door.simulator, await stack.enter_async_context(http)))
+        for node in nodes:
+            http = httpx.AsyncClient(base_url=node.gateway.base_url, timeout=60, trust_env=False, verify=trusts)
+            clients.append(Client(node.gateway, node.simulator, await stack.enter_async_context(http)))
         yield clients
 
 
@@ -184,19 +184,19 @@ async def test_a_sign_in_is_renewed_once_for_all_gateways(redis: RedisServer, tm
     async with cursor_with(switched(rotates_refresh=True), tmp_path) as cursor, AsyncExitStack() as stack:
         cursor.now = time.time()
         account = await sign_in(invite(os.urandom(32), "u"), cursor.call, no_sleep, lambda: cursor.now)
-        doors = []
+        nodes = []
         for number in range(3):
             settings = cursor.settings(tmp_path / str(number), backend="agent")
             sign_ins(settings).keep(cursor.url, account)
             given: dict[str, Any] = {"access_token": None, "cluster": redis.url, "cluster_key": KEY}
             given |= {"cluster_drain": 0.0, "cluster_name": "signed-in", "data_dir": settings.data_dir}
             port = urlsplit(cursor.url).port or 0
-            doors.append(await stack.enter_async_context(gateway_to(cursor.simulator, port, **given)))
-        assert [(await door.chat("sim: say hello")).status for door in doors] == [200] * 3
+            nodes.append(await stack.enter_async_context(gateway_to(cursor.simulator, port, **given)))
+        assert [(await node.chat("sim: say hello")).status for node in nodes] == [200] * 3
         for renewals in (1, 2):
             before = cursor.counts[1]
             await cursor.revoke("session")
-            answers = await asyncio.gather(*(doors[at % 3].chat("sim: say hello") for at in range(30)))
+            answers = await asyncio.gather(*(nodes[at % 3].chat("sim: say hello") for at in range(30)))
             assert {answer.status for answer in answers} == {200}, [answer.error for answer in answers if answer.error]
             assert cursor.counts[1] - before == 1, f"renewal {renewals}"
 
@@ -208,8 +208,8 @@ async def test_what_a_slow_reader_does_not_take_is_not_made(redis: RedisServer) 
     """7 MB, through a hop. The simulated model tells how much it has said, piece by piece."""
     prompt = "\n".join(['sim: call shell {"command": "ls"}', *["sim: stream 100 1700"] * 40])
     async with cluster(redis, stream_buffer_bytes=64 * 1024) as (first, second):
-        for door in (first, second):
-            narrow_answers(door)
+        for node in (first, second):
+            narrow_answers(node)
         said: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
         step = await first.chat(said, tools=SHELL)
         said += [step.message, result(step.calls[0], "a.txt")]
@@ -224,9 +224,9 @@ async def test_what_a_slow_reader_does_not_take_is_not_made(redis: RedisServer) 
         assert waiting < 0.75 * first.stats()["tokens_out"], "4 MB wait in the window of HTTP/2, hop or not"
 
 
-def narrow_answers(door: Client) -> None:
+def narrow_answers(node: Client) -> None:
     """The kernel would hide megabytes of a short answer."""
-    listening = door.gateway._server._listening
+    listening = node.gateway._server._listening
     assert listening is not None
     for each in listening.sockets:
         each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
@@ -246,13 +246,13 @@ async def narrow(address: str, body: dict[str, Any]) -> tuple[asyncio.StreamRead
     return reader, writer
 
 
-async def settled(door: Client) -> int:
+async def settled(node: Client) -> int:
     """What the model has said when it says no more."""
     said, same = -1, 0
     async with asyncio.timeout(60):
         while same < 20:
             await asyncio.sleep(0.05)
-            now = door.stats()["tokens_out"]
+            now = node.stats()["tokens_out"]
             said, same = now, same + 1 if now == said else 0
     return said
 
@@ -288,8 +288,8 @@ async def two_versions(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> A
             newer.setattr(directory.Me.__init__, "__defaults__", (directory.SCHEMA + 1,))
             new = await stack.enter_async_context(gateway_to(simulator, port, **given))
         assert of(new).directory.own.schema == directory.SCHEMA + 1
-        for door in (*olds, new):
-            await beat(door)
+        for node in (*olds, new):
+            await beat(node)
         yield [*olds, new]
 
 
@@ -297,10 +297,10 @@ async def test_two_versions_replay_each_others_turns_and_conversations(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with two_versions(redis, monkeypatch) as (old, other, new):
-        for owner, door in ((old, new), (new, old)):
+        for owner, node in ((old, new), (new, old)):
             said, call = await asked(owner)
             said.append(result(call, "a.txt"))
-            answer = await door.chat(said, tools=SHELL, stream=True)
+            answer = await node.chat(said, tools=SHELL, stream=True)
             assert (answer.session, answer.text) == ("replayed", "a.txt")
             assert answer.headers["x-caretway-session-reason"] == "its replica has another version"
             said += [answer.message, {"role": "user", "content": "sim: say on"}]

@@ -71,7 +71,7 @@ async def events(client: Client, **headers: str) -> AsyncIterator[Events]:
         yield Events(response)
 
 
-# ---- the door
+# ---- access
 
 
 async def test_without_a_key_everything_is_open_and_changes_need_the_token() -> None:

@@ -22,7 +22,7 @@ HELLO: Final[dict[str, Any]] = {"model": "sim-auto", "messages": [{"role": "user
 
 
 @pytest.fixture
-async def open_door() -> AsyncIterator[Client]:
+async def open_gateway() -> AsyncIterator[Client]:
     """A gateway without a key, and with little patience."""
     async with gateway(
         header_timeout=0.3,
@@ -101,52 +101,52 @@ SHAPES: Final = {
 }
 
 
-async def test_malformed_http_is_refused_and_the_connection_closed(open_door: Client) -> None:
+async def test_malformed_http_is_refused_and_the_connection_closed(open_gateway: Client) -> None:
     smuggled = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    async with bystander(open_door):
-        answers = await asyncio.gather(*(say(open_door, shape + smuggled) for shape in SHAPES.values()))
+    async with bystander(open_gateway):
+        answers = await asyncio.gather(*(say(open_gateway, shape + smuggled) for shape in SHAPES.values()))
     for name, answer in zip(SHAPES, answers, strict=True):
         assert (answer.status, answer.answers) == (400, 1), name
         assert answer.error["code"] == ("tls_on_plain_port" if name == "TLS to a plain port" else "invalid_http"), name
         assert answer.error["status"] == 400, name
         assert b"connection: close" in answer.head, name
-    assert open_door.stats()["runs_opened"] == 1  # the bystander's
+    assert open_gateway.stats()["runs_opened"] == 1  # the bystander's
 
 
-async def test_refusals_use_the_words_of_the_route(open_door: Client) -> None:
+async def test_refusals_use_the_words_of_the_route(open_gateway: Client) -> None:
     shape = SHAPES["two content lengths"].replace(CHAT.encode(), MESSAGES.encode())
-    answer = await say(open_door, shape)
+    answer = await say(open_gateway, shape)
     body = msgspec.json.decode(answer.body)
     assert (answer.status, body["type"], body["error"]["type"]) == (400, "error", "invalid_request_error")
     assert body["error"]["details"]["error_code"] == "invalid_http"
 
 
-async def test_a_second_request_behind_a_running_one_is_not_served(open_door: Client) -> None:
+async def test_a_second_request_behind_a_running_one_is_not_served(open_gateway: Client) -> None:
     first = msgspec.json.encode(HELLO)
     two = post(first).replace(b"Connection: close\r\n", b"") + post(first)
-    async with bystander(open_door):
-        answer = await say(open_door, two)
+    async with bystander(open_gateway):
+        answer = await say(open_gateway, two)
     assert (answer.status, answer.answers) == (200, 1)
-    assert open_door.stats()["runs_opened"] == 2
+    assert open_gateway.stats()["runs_opened"] == 2
 
 
-async def test_rubbish_behind_a_request_does_not_get_into_its_answer(open_door: Client) -> None:
-    answer = await say(open_door, post(msgspec.json.encode(HELLO | {"stream": True})) + b"\x00rubbish\r\n\r\n")
+async def test_rubbish_behind_a_request_does_not_get_into_its_answer(open_gateway: Client) -> None:
+    answer = await say(open_gateway, post(msgspec.json.encode(HELLO | {"stream": True})) + b"\x00rubbish\r\n\r\n")
     assert answer.answers <= 1
     assert b"hello" in answer.body or answer.status in (0, 400)
 
 
-async def test_a_wish_for_another_protocol_is_answered_in_this_one(open_door: Client) -> None:
+async def test_a_wish_for_another_protocol_is_answered_in_this_one(open_gateway: Client) -> None:
     """Java's client asks for HTTP/2 in this way, with the body of its request behind the head."""
     upgrade = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk")
     whole = post(msgspec.json.encode(HELLO), *upgrade).replace(b"Connection: close\r\n", b"")
     whole = whole.replace(b"Connection: Upgrade,", b"Connection: close, Upgrade,")
     for pieces in ([whole], [whole[at : at + 7] for at in range(0, len(whole), 7)]):
-        answer = await say(open_door, pieces)
+        answer = await say(open_gateway, pieces)
         assert (answer.status, answer.answers) == (200, 1)
         assert msgspec.json.decode(answer.body)["choices"][0]["message"]["content"] == "hello"
     socket = _GET.replace(b"Host: a", b"Host: localhost") + b"Connection: close, Upgrade\r\nUpgrade: websocket\r\n\r\n"
-    assert (await say(open_door, socket)).status == 200
+    assert (await say(open_gateway, socket)).status == 200
 
 
 async def test_a_trailer_is_no_header(locked: Client) -> None:
@@ -183,14 +183,14 @@ FLOODS: Final = {
 }
 
 
-async def test_heads_without_an_end(open_door: Client) -> None:
+async def test_heads_without_an_end(open_gateway: Client) -> None:
     endless = [_flood(b"X-A: 1\r\n"), _flood(b"aaaaaaaa"), (b"GET /", *(b"a" * 4096 for _ in range(1000)))]
     trailers = (_CHUNKED + b"\r\n2\r\n{}\r\n0\r\nX-A: ", *(b"a" * 4096 for _ in range(1000)))
-    async with bystander(open_door):
+    async with bystander(open_gateway):
         answers = await asyncio.gather(
-            *(say(open_door, flood) for flood in FLOODS.values()), *(say(open_door, flood) for flood in endless)
+            *(say(open_gateway, flood) for flood in FLOODS.values()), *(say(open_gateway, flood) for flood in endless)
         )
-        late = await say(open_door, trailers)
+        late = await say(open_gateway, trailers)
     for answer in answers:
         assert answer.status == 431
         assert answer.error["code"] == "headers_too_large"
@@ -257,67 +257,67 @@ BODIES: Final[dict[str, tuple[bytes, int, str]]] = {
 
 
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/responses", "/v1/messages/count_tokens"])
-async def test_json_that_is_too_much(open_door: Client, path: str) -> None:
-    async with bystander(open_door):
+async def test_json_that_is_too_much(open_gateway: Client, path: str) -> None:
+    async with bystander(open_gateway):
         for name, (body, status, code) in BODIES.items():
             sent = body.replace(b'"messages":', b'"input":', 1) if path == "/v1/responses" else body
-            answer = await open_door.http.post(path, content=sent)
+            answer = await open_gateway.http.post(path, content=sent)
             error = answer.json()["error"]
             assert answer.status_code == status, name
             assert (error["details"]["error_code"] if "details" in error else error["code"]) == code, name
 
 
-async def test_arguments_that_are_nested_too_deeply(open_door: Client) -> None:
+async def test_arguments_that_are_nested_too_deeply(open_gateway: Client) -> None:
     function = {"name": "read", "arguments": "[" * 200_000 + "]" * 200_000}
     call = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": function}]}
-    async with bystander(open_door):
-        answer = await open_door.chat([USER, call, {"role": "tool", "tool_call_id": "a", "content": "x"}, USER])
+    async with bystander(open_gateway):
+        answer = await open_gateway.chat([USER, call, {"role": "tool", "tool_call_id": "a", "content": "x"}, USER])
     assert answer.error is not None
     assert (answer.status, answer.error["code"]) == (400, "invalid_value")
     assert answer.error["param"] == "messages[1].tool_calls[0].function.arguments"
 
 
-async def test_a_nul_in_a_text_is_a_character(open_door: Client) -> None:
-    answer = await open_door.chat([{"role": "user", "content": "sim: say a\x00b"}])
+async def test_a_nul_in_a_text_is_a_character(open_gateway: Client) -> None:
+    answer = await open_gateway.chat([{"role": "user", "content": "sim: say a\x00b"}])
     assert (answer.status, answer.text) == (200, "a\x00b")
 
 
 # ---- too slow
 
 
-async def test_slow_heads_and_bodies(open_door: Client) -> None:
+async def test_slow_heads_and_bodies(open_gateway: Client) -> None:
     body = msgspec.json.encode(HELLO)
     slow_head = (bytes([byte]) for byte in post(body))
     never = (post(b"", length=100), b"{")
     drip = (post(b"", length=100_000), *(b" " for _ in range(100_000)))
     anthropic = (post(b"", length=100, path=MESSAGES), b"{")
     line_feeds = (b"\r\n" for _ in range(10_000))
-    async with bystander(open_door):
+    async with bystander(open_gateway):
         answers = await asyncio.gather(
-            say(open_door, slow_head, 0.05),
-            say(open_door, never),
-            say(open_door, drip, 0.05),
-            say(open_door, anthropic),
-            say(open_door, line_feeds, 0.05),
+            say(open_gateway, slow_head, 0.05),
+            say(open_gateway, never),
+            say(open_gateway, drip, 0.05),
+            say(open_gateway, anthropic),
+            say(open_gateway, line_feeds, 0.05),
         )
-        silent = await say(open_door, b"")
+        silent = await say(open_gateway, b"")
     assert [answer.status for answer in answers] == [408] * 5
     assert [answer.error.get("code") for answer in answers[:3]] == ["request_timeout"] * 3
     assert answers[3].error["details"]["error_code"] == "request_timeout"
     assert silent.status == 0  # it said nothing, and is told nothing
 
 
-async def test_a_client_that_never_reads(open_door: Client) -> None:
+async def test_a_client_that_never_reads(open_gateway: Client) -> None:
     flood = {"model": "sim-auto", "stream": True, "messages": [{"role": "user", "content": "sim: stream 4000 4000"}]}
-    async with bystander(open_door):  # first: a connection that says nothing for 0.3 s is closed
-        reader, writer = await asyncio.open_connection(*address(open_door), limit=1)
+    async with bystander(open_gateway):  # first: a connection that says nothing for 0.3 s is closed
+        reader, writer = await asyncio.open_connection(*address(open_gateway), limit=1)
         reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio's reader has no public way to stop
         writer.write(post(msgspec.json.encode(flood)))
         await writer.drain()
         async with asyncio.timeout(30):
-            while open_door.gateway.tenants.live < 2:
+            while open_gateway.gateway.tenants.live < 2:
                 await asyncio.sleep(0.01)
-            while open_door.gateway.tenants.live > 1:  # given up; the bystander's is the other one
+            while open_gateway.gateway.tenants.live > 1:  # given up; the bystander's is the other one
                 await asyncio.sleep(0.01)
     writer.transport.abort()
 
@@ -530,8 +530,8 @@ async def test_workspaces_outside_of_what_is_allowed(tmp_path: Path) -> None:
             assert "hunter2" not in read.text
 
 
-async def test_paths_of_urls(open_door: Client) -> None:
-    async with bystander(open_door):
+async def test_paths_of_urls(open_gateway: Client) -> None:
+    async with bystander(open_gateway):
         for path in (
             "/v1/models/..%2f..%2fetc%2fpasswd",
             "/../../etc/passwd",
@@ -542,7 +542,7 @@ async def test_paths_of_urls(open_door: Client) -> None:
             "//evil.example/health",
         ):
             answer = await say(
-                open_door, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+                open_gateway, f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
             )
             assert answer.status in (400, 404), path
             assert answer.error["message"]

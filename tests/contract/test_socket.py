@@ -1,4 +1,4 @@
-"""Responses over a WebSocket: official SDK and raw clients, the door, waiting messages, lanes, hanging up, stopping."""
+"""Responses over a WebSocket: official SDK and raw clients, access, waiting messages, lanes, hanging up, stopping."""
 
 import asyncio
 import json
@@ -151,10 +151,10 @@ async def test_the_official_helper() -> None:
             assert stored.output_text == "The codeword is EGRET"
 
 
-# ---- the door
+# ---- access
 
 
-async def test_the_door_is_the_same() -> None:
+async def test_access_is_the_same() -> None:
     async with gateway(gateway_key=KEY, allowed_origins=("https://mine.example",)) as client:
         for headers, status in (
             ({"Authorization": "Bearer cw-wrong-0123456789"}, 401),
@@ -173,7 +173,7 @@ async def test_the_door_is_the_same() -> None:
             assert text_of(await answer(socket)) == "hello"
 
 
-async def test_each_message_passes_the_door_again() -> None:
+async def test_each_message_passes_the_access_check_again() -> None:
     async with gateway(gateway_key=KEY, max_requests_per_minute=3) as client, opened(client) as socket:
         for _ in range(2):
             await ask(socket, "sim: say hello")

@@ -103,13 +103,13 @@ class Cluster:
 
     def __init__(
         self,
-        door: int,
+        balancer_port: int,
         upstream: int,
         redis: RedisServer,
         replicas: list[Process],
         again: Callable[[int], Awaitable[None]],
     ) -> None:
-        self.door = door
+        self.balancer_port = balancer_port
         self.upstream = upstream
         """The simulator's port."""
         self.redis = redis
@@ -163,15 +163,15 @@ async def cluster(folder: Path, **flags: str) -> AsyncIterator[Cluster]:
             running[number] = await start(number)
 
         running += await asyncio.gather(*(start(number) for number in range(REPLICAS)))
-        door = stack.enter_context(balancer(ports))
-        yield Cluster(door, simulator.port, redis, running, again)
+        balanced = stack.enter_context(balancer(ports))
+        yield Cluster(balanced, simulator.port, redis, running, again)
 
 
 async def soak_cluster(orders: ClusterOrders, tell: Callable[[str], None] = lambda _: None) -> ClusterReport:
     report = ClusterReport(orders)
     with TemporaryDirectory() as folder:
         async with cluster(Path(folder)) as on:
-            lines = Lines(on.door)
+            lines = Lines(on.balancer_port)
             await _play(ClusterOrders(orders.concurrency, "none", f"{orders.seed}/warm"), ClusterReport(orders), lines)
             began = time.monotonic()
             trouble = asyncio.create_task(_trouble(orders, on, report, tell))

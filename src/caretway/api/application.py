@@ -31,7 +31,7 @@ from ..server.exchange import NO_CONTENT, Header, HttpRequest, ResponseWriter, h
 from ..server.shape import ShapeLimits
 from ..usage.key_file import KeyRegistry
 from .answer import send_error
-from .page_door import DashboardAccess
+from .dashboard_access import DashboardAccess
 from .page_files import PageFiles, wants_page
 from .passed import check_passed_body
 from .routes import GatewayState, HttpCall, Matched, Refused, Route, paths_of, route_table
@@ -239,11 +239,12 @@ class AccessLayer:
         admission: Admission,
         keys: KeyRegistry | None = None,
         trace: Trace | None = None,
-        door: DashboardAccess | None = None,
+        dashboard_access: DashboardAccess | None = None,
         elsewhere: Elsewhere | None = None,
         shared: SharedAdmission | None = None,
     ) -> None:
-        """`door`: of the page. `elsewhere`: the other gateways, which may pass requests on to this one. `shared`:
+        """`dashboard_access`: of the page. `elsewhere`: the other gateways, which may pass requests
+        on to this one. `shared`:
         limits that they count with."""
         self._elsewhere = elsewhere
         self._shared = shared
@@ -252,7 +253,7 @@ class AccessLayer:
         self._access = access
         self._admission = admission
         self._trace = trace
-        self._door = door or DashboardAccess(access, keys)
+        self._dashboard_access = dashboard_access or DashboardAccess(access, keys)
 
     def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
         """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
@@ -318,7 +319,7 @@ class AccessLayer:
         self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
     ) -> "AcceptedRequest":
         """The page asks often and waits long, so only what it asks of models is counted as its key's."""
-        admitted = self._door.admit(request, keyless=matched.keyless)
+        admitted = self._dashboard_access.admit(request, keyless=matched.keyless)
         request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
         counted = admitted.caller if matched.turn else ""
         self._admission.ask(counted)

@@ -189,7 +189,7 @@ class Route(Struct, frozen=True):
     socket: Handler | None = None
     """Opens a WebSocket for the turns of this path."""
     page: bool = False
-    """Of the page, which has a door of its own (`page_door`)."""
+    """Of the page, which has access rules of its own (`dashboard_access`)."""
     browsers: bool = False
     """A browser gets the page here, without a key."""
 

@@ -2,8 +2,8 @@
 one response after the other, or side by side where the client names a `stream_id`; how many wait, error events,
 steering (refused).
 
-Each message is a request like any other: it passes the same door, and the same handler answers it with the same stream,
-whose events are taken out of their SSE frames here. A client that hangs up cancels what is being answered.
+Each message is a request like any other: it passes the same access check, and the same handler answers it with the same
+stream, whose events are taken out of their SSE frames here. A client that hangs up cancels what is being answered.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
 """The dashboard's API: its paths below `/caretway/v1` with what `/openapi.json` says of them. Who may ask is decided in
-`api/page_door.py` before a handler is called; what is answered, in `tabs`.
+`api/dashboard_access.py` before a handler is called; what is answered, in `tabs`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -83,20 +83,20 @@ class Feed:
         look: Callable[[], dict[str, Any]],
         marks: Callable[[], Marks],
         allowed: Callable[[Mapping[str, str]], bool],
-        door_mark: Callable[[], object],
+        access_mark: Callable[[], object],
     ) -> None:
         """`look`: the snapshot. `marks`: of the other tabs. `allowed`: whether these headers still open the page;
-        `door_mark` differs when that may have changed."""
+        `access_mark` differs when that may have changed."""
         self._look = look
         self._marks = marks
         self._allowed = allowed
-        self._door_mark = door_mark
+        self._access_mark = access_mark
         self._readers: set[Reader] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._told: dict[str, Any] = {}
         self._frame = b""
         self._seen: Marks = {}
-        self._door: object = None
+        self._checked_mark: object = None
         self._checked_at = 0.0
         self._closed = False
         self._marked: set[str] = set()
@@ -145,12 +145,12 @@ class Feed:
     # ---- once a second, while there are readers
 
     def _begin(self) -> None:
-        self._seen, self._door, self._checked_at = self._marks(), self._door_mark(), time.monotonic()
+        self._seen, self._checked_mark, self._checked_at = self._marks(), self._access_mark(), time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._tick)
-        self._check_door()
+        self._check_access()
         renewed = self._renew()
         marks, before = self._marks(), self._seen
         self._seen = marks
@@ -169,11 +169,11 @@ class Feed:
         self._frame = frame("now", {"at": at, **told})
         return True
 
-    def _check_door(self) -> None:
-        mark, now = self._door_mark(), time.monotonic()
-        if mark == self._door and now - self._checked_at < LOOK_AGAIN_S:
+    def _check_access(self) -> None:
+        mark, now = self._access_mark(), time.monotonic()
+        if mark == self._checked_mark and now - self._checked_at < LOOK_AGAIN_S:
             return
-        self._door, self._checked_at = mark, now
+        self._checked_mark, self._checked_at = mark, now
         for reader in list(self._readers):
             if not self._allowed(reader.credentials):
                 reader.end(SIGNED_OUT)

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from ..accounts.catalogue import ModelCatalogue
-from ..api.page_door import DashboardAccess
+from ..api.dashboard_access import DashboardAccess
 from ..api.page_files import PageFiles
 from ..api.routes import HttpCall
 from ..api.tenant import Tenant
@@ -65,7 +65,7 @@ class PageApi:
         tenant: Tenant,
         models: ModelCatalogue,
         *,
-        door: DashboardAccess,
+        access: DashboardAccess,
         keys: KeyRegistry,
         budgets: Budgets,
         ledger: Ledger | None,
@@ -81,14 +81,14 @@ class PageApi:
         self.tenant = tenant
         self.models = models
         self.files = PageFiles(STATIC)
-        self.door = door
+        self.access = access
         self.budgets = budgets
         self.notes = notes
         self.content = content
         self.forget_stored = forget_stored
         self.mcp = mcp
         self.now = Now(facts, tenant, notes, content, cluster)
-        self.feed = Feed(self.now.renewed, self.marks, door.admits, self._door_mark)
+        self.feed = Feed(self.now.renewed, self.marks, access.admits, self._access_mark)
         path = settings.data_dir / FILE_NAME if settings.ledger_max_age else None
         self.books = LedgerReader(path, PriceList(read_prices(settings.prices or {})).find, ledger)
         self.running = RunningSettings(settings, models, budgets)
@@ -112,8 +112,8 @@ class PageApi:
         rows = dict.fromkeys(("overview", "usage", "clients", "health"), read)
         return rows | {"conversations": (ended, written), "models": ended}
 
-    def _door_mark(self) -> object:
-        return self.door.changes, id(self._keys.current())
+    def _access_mark(self) -> object:
+        return self.access.changes, id(self._keys.current())
 
 
 def query(call: HttpCall) -> dict[str, str]:

@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from .. import __version__
 from ..api import routes
-from ..api.page_door import Visitor, cookie_token, set_cookie
+from ..api.dashboard_access import Visitor, cookie_token, set_cookie
 from ..api.routes import HttpCall
 from ..cli.clients.values import Surroundings
 from ..config import process_environment, process_home
@@ -78,23 +78,23 @@ async def file(page: PageApi, call: HttpCall) -> None:
 
 def _session(page: PageApi, visitor: Visitor | None) -> dict[str, object]:
     return {
-        "key_required": page.door.key_required,
+        "key_required": page.access.key_required,
         "signed_in": visitor is not None,
-        "csrf": page.door.csrf(visitor) if visitor is not None else None,
+        "csrf": page.access.csrf(visitor) if visitor is not None else None,
         "version": __version__,
     }
 
 
 async def seen_session(page: PageApi, call: HttpCall) -> object:
     try:
-        visitor = page.door.visitor(call.request.headers)
+        visitor = page.access.visitor(call.request.headers)
     except GatewayError:
         return _session(page, None)
     return _session(page, visitor)
 
 
 async def sign_in(page: PageApi, call: HttpCall) -> object:
-    visitor = page.door.sign_in(body(call, KeyGiven).key)
+    visitor = page.access.sign_in(body(call, KeyGiven).key)
     if visitor.token:
         cookie = set_cookie(call.request.headers, call.request.scheme, visitor.token)
         call.headers.append((b"set-cookie", cookie))
@@ -102,9 +102,9 @@ async def sign_in(page: PageApi, call: HttpCall) -> object:
 
 
 async def sign_out(page: PageApi, call: HttpCall) -> object:
-    page.door.sign_out(cookie_token(call.request.headers))
+    page.access.sign_out(cookie_token(call.request.headers))
     call.headers.append((b"set-cookie", set_cookie(call.request.headers, call.request.scheme, "")))
-    return _session(page, Visitor() if not page.door.key_required else None)
+    return _session(page, Visitor() if not page.access.key_required else None)
 
 
 # ---- now
@@ -523,7 +523,7 @@ async def clients(page: PageApi, call: HttpCall) -> object:
 
     models, now = await page.models.models(), time.time()
     around = Surroundings(process_home(), process_environment(), Path.exists)
-    where = target(page.now.address, models, keyed=page.door.key_required)
+    where = target(page.now.address, models, keyed=page.access.key_required)
     seen = await page.books.ask(lambda db: seen_clients(db, now)) or []
     last = await page.books.ask(lambda db: last_seen(db, now - SEEN_S)) or {}
     return {
@@ -589,7 +589,7 @@ async def settings(page: PageApi, call: HttpCall) -> object:
 
 async def change(page: PageApi, call: HttpCall) -> object:
     name = call.matched.params["name"]
-    if not page.door.may_change(call.request.caller.key):
+    if not page.access.may_change(call.request.caller.key):
         raise GatewayError(
             ErrorKind.FORBIDDEN,
             f"The key {call.request.caller.key} has limits of its own and may not change settings.",

@@ -2,7 +2,7 @@
 Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, expiry), no listening beyond
 loopback without a key. Pure.
 
-Three doors, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
+Three checks, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
 (DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
 time, as `Authorization: Bearer`, `x-api-key` or `x-caretway-key`. Knows no socket, no route and no dialect.
 """

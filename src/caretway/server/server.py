@@ -233,7 +233,7 @@ class Server:
             self._empty.set()
 
     def drain(self) -> None:
-        """Go on listening, and answer one request on each connection: its client comes back through another door."""
+        """Go on listening, and answer one request on each connection: its client comes back over another."""
         self.stopping = True
 
     def retire(self) -> None:

@@ -170,7 +170,7 @@ class H2Site:
         self.port = 0
         self.connections: list[PeerConnection] = []
         self.streams: list[PeerStream] = []
-        self.close_door: Callable[[], None] = lambda: None
+        self.stop_listening: Callable[[], None] = lambda: None
         """Let nobody in any more."""
 
     @property
@@ -184,7 +184,7 @@ async def h2_site(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIte
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: PeerConnection(script, site), "127.0.0.1", 0, ssl=tls)
     site.port = server.sockets[0].getsockname()[1]
-    site.close_door = server.close
+    site.stop_listening = server.close
     try:
         yield site
     finally:

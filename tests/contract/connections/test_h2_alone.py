@@ -65,7 +65,7 @@ async def test_when_there_may_be_no_more_connections_a_run_shares_one() -> None:
 async def test_nobody_there_for_it() -> None:
     async with h2_site(Script()) as site, client(site) as transport:
         await transport.open_run(NewRun("shared", {}), Listener())
-        site.close_door()
+        site.stop_listening()
         with pytest.raises(GatewayError) as nobody:
             await transport.open_run(NewRun("own", {}, alone=True), Listener())
         assert nobody.value.kind is ErrorKind.UPSTREAM_DOWN
