@@ -320,9 +320,9 @@ def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Sen
     transport = open_transport(hook.origin, dialler(settings), mode="http1", limits=transport_limits(settings))
     stack.push_async_callback(transport.aclose)
 
-    async def send(event: str, told: bytes) -> None:
+    async def send(event: str, body: bytes) -> None:
         headers = {"content-type": "application/json", "user-agent": f"caretway/{__version__}"}
-        answer = await transport.call("POST", hook.path, headers, told)
+        answer = await transport.call("POST", hook.path, headers, body)
         if answer.status >= 300:
             raise HookFailed(f"it answered with status {answer.status}")
 

@@ -104,7 +104,7 @@ def due(token: str, received_at: float, now: float) -> bool:
     return term(token, received_at).due(now)
 
 
-def told(moment: float) -> str:
+def utc_text(moment: float) -> str:
     """Unix seconds, for people: in UTC."""
     return datetime.fromtimestamp(min(moment, LAST_DATE_S), UTC).isoformat(timespec="seconds")
 

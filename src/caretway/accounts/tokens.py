@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from ..core.errors import KEYS_PAGE, ErrorKind, GatewayError, gateway_stops
 from ..processes.tasks import spawn
-from .account import Account, Term, issued_at, term, told
+from .account import Account, Term, issued_at, term, utc_text
 from .login import Call, refusal, renew
 
 log = logging.getLogger(__name__)
@@ -251,7 +251,7 @@ class RenewedToken:
             return
         self._said = failure.message
         if over and left > 0:
-            until = f"It works until {told(now + left)}. Before that: " if left < inf else ""
+            until = f"It works until {utc_text(now + left)}. Before that: " if left < inf else ""
             log.warning("Cursor does not renew this sign-in any more. %s%s", until, failure.hint)
         else:
             log.warning("no new token from Cursor: %s", failure)

@@ -75,13 +75,13 @@ def _text(encoded: str, read: Read) -> str:
         data = decode_base64(encoded)
     except ValueError as broken:
         raise _unreadable(f"A PDF is not valid base64 ({str(broken)[:80]}).", "Send the file as base64.") from broken
-    told = read(data)
-    if "failure" in told:
-        raise _unreadable(f"A PDF cannot be read: {told['failure']}.", "Send the document's text.")
-    text = str(told["text"]).strip()
+    answer = read(data)
+    if "failure" in answer:
+        raise _unreadable(f"A PDF cannot be read: {answer['failure']}.", "Send the document's text.")
+    text = str(answer["text"]).strip()
     if not text:
         raise _unreadable("A PDF has no text; it may be a scan.", "Send its pages as images, or its text.")
-    return f"{text}\n\n(The document has {told['pages']} pages; the rest is left out.)" if told["cut"] else text
+    return f"{text}\n\n(The document has {answer['pages']} pages; the rest is left out.)" if answer["cut"] else text
 
 
 def _unreadable(message: str, hint: str) -> GatewayError:

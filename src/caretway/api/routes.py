@@ -469,7 +469,7 @@ async def metrics(call: HttpCall) -> None:
 
 
 async def account(call: HttpCall) -> None:
-    call.response.send(200, _encode({"object": "account", **await call.tenant.account.told()}), call.headers)
+    call.response.send(200, _encode({"object": "account", **await call.tenant.account.current()}), call.headers)
 
 
 async def openapi(call: HttpCall) -> None:

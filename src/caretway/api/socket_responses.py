@@ -300,17 +300,17 @@ class MessageWriter(ResponseWriter):
     ) -> None:
         """An error, before anything else of its response."""
         lines = [*headers]
-        self._told(status, lines)
-        told = {name.decode(): value.decode() for name, value in lines if name in _TOLD}
-        error = {**msgspec.json.decode(body)["error"], "headers": told}
+        self._head_sent(status, lines)
+        sent = {name.decode(): value.decode() for name, value in lines if name in _TOLD}
+        error = {**msgspec.json.decode(body)["error"], "headers": sent}
         # OpenAI's type has the headers in the error; Codex looks for them beside it.
-        event = {"type": "error", "status": status, "error": error, "headers": told}
+        event = {"type": "error", "status": status, "error": error, "headers": sent}
         payload = _json(event)
         self._socket.say(payload[:-1] + self._stream if self._stream else payload)
         self._over(body)
 
     def start(self, headers: Iterable[Header], data: bytes) -> None:
-        self._told(200, [*headers])
+        self._head_sent(200, [*headers])
         self.write(data)
 
     def write(self, data: bytes) -> None:
@@ -330,7 +330,7 @@ class MessageWriter(ResponseWriter):
     def abort(self) -> None:
         self._socket.close(CloseCode.INTERNAL_ERROR, "The answer failed; the gateway's log has the details.")
 
-    def _told(self, status: int, headers: list[Header]) -> None:
+    def _head_sent(self, status: int, headers: list[Header]) -> None:
         self.started = True
         self.status = status
         if self._observer is not None:

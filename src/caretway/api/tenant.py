@@ -43,16 +43,16 @@ class AccountWatch:
         self._source = source
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._told: dict[str, Any] | None = None
+        self._report: dict[str, Any] | None = None
         self._until = 0.0
 
-    async def told(self) -> dict[str, Any]:
+    async def current(self) -> dict[str, Any]:
         """The account's usage. Concurrent callers share one request to Cursor."""
         async with self._lock:
-            if self._told is None or time.monotonic() >= self._until:
-                self._told = await ask_account(self._source, self._clock)
-                self._until = time.monotonic() + (FRESH_S if self._told["known"] else AGAIN_S)
-            return self._told
+            if self._report is None or time.monotonic() >= self._until:
+                self._report = await ask_account(self._source, self._clock)
+                self._until = time.monotonic() + (FRESH_S if self._report["known"] else AGAIN_S)
+            return self._report
 
 
 async def ask_account(source: AccountSource | None, clock: Callable[[], float] = time.time) -> dict[str, Any]:

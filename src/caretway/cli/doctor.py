@@ -219,7 +219,7 @@ async def _at_mcp_servers(settings: Settings) -> list[Finding]:
             if bridge is None:
                 return []
             await bridge.tried(min(settings.mcp_connect_timeout, MCP_PATIENCE_S))
-            told = [check_mcp_server(one) for one in bridge.servers_told()]
+            told = [check_mcp_server(one) for one in bridge.described_servers()]
     except GatewayError as failure:
         return [_failed("MCP", failure)]
     return told

@@ -235,14 +235,14 @@ def signed_in(account: Account, settings: Settings, now: float) -> list[str]:
 
 def lasts(account: Account, now: float) -> str:
     """Until when a sign-in works, and what happens then. Empty when that is not known."""
-    from ..accounts.account import term, told
+    from ..accounts.account import term, utc_text
 
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
     if ends_at == inf or account.api_key:
         return ""
-    until = f"It works until {told(ends_at)}"
+    until = f"It works until {utc_text(ends_at)}"
     if ends_at <= now:
-        return f"It was to end at {told(ends_at)}, but Cursor still accepts it."
+        return f"It was to end at {utc_text(ends_at)}, but Cursor still accepts it."
     if not account.renewable:
         then = "repeat this after signing in again there" if account.copied_from else "run `caretway login` again"
         return f"{until}, and nothing came with it to renew it: then {then}."

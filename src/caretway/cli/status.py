@@ -146,7 +146,7 @@ class AccountFacts:
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
-    from ..accounts.account import Account, term, told
+    from ..accounts.account import Account, term, utc_text
     from ..upstream import holder, sign_ins
 
     if backend == "sdk":  # it takes an API key and nothing else
@@ -164,7 +164,7 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
     else:
         credential = None
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf
-    until = told(ends_at) if isfinite(ends_at) else None
+    until = utc_text(ends_at) if isfinite(ends_at) else None
     now = time.time()
     if settings.access_token and backend != "sdk":
         renewal = f"tokens of the settings are not renewed: {_REPLACE_IT}" if until else None
@@ -174,13 +174,13 @@ def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
 
 
 def not_renewed(account: Account, now: float) -> str | None:
-    from ..accounts.account import told
+    from ..accounts.account import utc_text
 
     again = "run `caretway login`"
     if account.copied_from:
         again += f", or sign in again with the program that keeps {account.copied_from}"
     if account.dead(now):
-        return f"Cursor refused it ({told(account.refused_at)}): {again}"
+        return f"Cursor refused it ({utc_text(account.refused_at)}): {again}"
     return f"nothing is there to renew it with: {again}" if account.access_token and not account.renewable else None
 
 

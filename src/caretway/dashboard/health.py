@@ -48,7 +48,7 @@ def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
 def health_told(
     findings: Sequence[Finding], servers: "McpBridge | None", notes: PageNotes, live: dict[str, Any]
 ) -> dict[str, Any]:
-    told = servers.servers_told() if servers is not None else []
+    told = servers.described_servers() if servers is not None else []
     return {
         "findings": [asdict(one) for one in (*findings, *mcp_findings(told))],
         "mcp": {"enabled": servers is not None, "servers": told},

@@ -103,7 +103,7 @@ class Now:
     async def _ask(self) -> None:
         tenant = self._tenant
         try:
-            status, account = await tenant.health.status(), await tenant.account.told()
+            status, account = await tenant.health.status(), await tenant.account.current()
             if tenant is self._tenant:
                 self._status, self._account = status, account
         finally:

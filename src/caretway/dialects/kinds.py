@@ -34,8 +34,8 @@ def kind_of_request(
 ) -> str:
     """`metadata`: Codex's `client_metadata`, which is all that it sends of this over a WebSocket."""
     codex = metadata if isinstance(metadata, dict) else {}
-    told = codex.get(_CODEX_TURN) or headers.get(_CODEX_TURN)
-    if isinstance(told, str) and _COMPACTS.search(told[:_MAX_METADATA]):
+    header = codex.get(_CODEX_TURN) or headers.get(_CODEX_TURN)
+    if isinstance(header, str) and _COMPACTS.search(header[:_MAX_METADATA]):
         return COMPACTION
     if messages and messages[0].role is Role.SYSTEM and not tools:
         for words, kind in _INSTRUCTIONS.items():

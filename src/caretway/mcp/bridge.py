@@ -119,7 +119,7 @@ class McpBridge:
             if server.state is not McpServerState.CONNECTED
         ]
         unusable = [{"server": one.name, "state": "unusable", "detail": one.problem} for one in self.misfits]
-        told = (
+        found = (
             absent
             + unusable
             + [
@@ -131,15 +131,15 @@ class McpBridge:
         if self._left_out:
             every, taken = len(self.catalogue.tools), len(self.catalogue.tools) - self._left_out
             detail = f"a request offers {taken} of {every} tools: Cursor takes no more; choose with `allow` and `deny`"
-            told.append({"server": "all", "state": "too many tools", "detail": detail})
-        return told
+            found.append({"server": "all", "state": "too many tools", "detail": detail})
+        return found
 
     def health(self) -> Mapping[str, object]:
         return {"enabled": True, **self.counts(), "problems": self.problems()}
 
-    def servers_told(self) -> list[dict[str, object]]:
+    def described_servers(self) -> list[dict[str, object]]:
         """Each server with its tools, for people."""
-        told: list[dict[str, object]] = [
+        servers: list[dict[str, object]] = [
             {
                 "name": name,
                 "state": server.state.value,
@@ -150,7 +150,7 @@ class McpBridge:
             }
             for name, server in self.servers.items()
         ]
-        return told + [
+        return servers + [
             {"name": one.name, "state": "unusable", "sign_in": "", "detail": one.problem, "note": "", "tools": []}
             for one in self.misfits
         ]

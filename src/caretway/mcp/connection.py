@@ -160,8 +160,8 @@ def _refused(tool: Mapping[str, Any]) -> str | None:
 
 
 def _listed(tool: "Tool") -> ListedTool:
-    told = tool.annotations.model_dump(by_alias=True) if tool.annotations is not None else {}
-    hints = tuple((name, value) for name, value in told.items() if isinstance(value, bool))
+    annotations = tool.annotations.model_dump(by_alias=True) if tool.annotations is not None else {}
+    hints = tuple((name, value) for name, value in annotations.items() if isinstance(value, bool))
     return ListedTool(tool.name, tool.description or tool.title or "", tool.input_schema, hints)
 
 

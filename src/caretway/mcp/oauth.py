@@ -241,9 +241,11 @@ class _Client(OAuthClientProvider):
             await flow.aclose()
 
     def _look_at_challenge(self, response: httpx2.Response) -> None:
-        told = extract_resource_metadata_from_www_auth(response) if response.status_code in (401, 403) else None
-        if told and _origin(self._url.join(told)) != _origin(self._url):
-            raise SignInFailed(f"its metadata is to be at {_place(self._url.join(told))}, another server's address")
+        metadata_url = extract_resource_metadata_from_www_auth(response) if response.status_code in (401, 403) else None
+        if metadata_url and _origin(self._url.join(metadata_url)) != _origin(self._url):
+            raise SignInFailed(
+                f"its metadata is to be at {_place(self._url.join(metadata_url))}, another server's address"
+            )
 
     async def _visit(self, link: str) -> None:
         assert self._person is not None

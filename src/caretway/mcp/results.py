@@ -24,7 +24,7 @@ def failure(call_id: str, words: str) -> ToolResult:
 
 def tool_result(call_id: str, given: "CallToolResult", *, text_bytes: int, image_bytes: int) -> ToolResult:
     pieces = [piece for block in given.content for piece in _pieces(block, image_bytes)]
-    if given.structured_content is not None and not _told(pieces, given.structured_content):
+    if given.structured_content is not None and not _repeats(pieces, given.structured_content):
         pieces.append(Text(json.dumps(given.structured_content, ensure_ascii=False)))
     content = cut(_spaced(pieces), text_bytes) or (Text("(the tool returned nothing)"),)
     return ToolResult(call_id, content, is_error=bool(given.is_error))
@@ -70,7 +70,7 @@ def _image(data: str, mime_type: str, image_bytes: int) -> Piece:
     return Image(decoded, mime_type)
 
 
-def _told(pieces: Iterable[Piece], structured: object) -> bool:
+def _repeats(pieces: Iterable[Piece], structured: object) -> bool:
     """Servers should give structured content as text, too; then it is not repeated."""
     for piece in pieces:
         if isinstance(piece, Text) and piece.text.lstrip()[:1] in ("{", "[", '"', *"-0123456789tfn"):

@@ -73,9 +73,9 @@ class BridgedStep:
         results = {**own, **{result.call_id: result for result in self.given}}
         said = "".join(self.text)
         answer = Message(Role.ASSISTANT, (*((Text(said),) if said else ()), *self.calls))
-        told = (Message(Role.TOOL, (results[call.id],)) for call in self.calls if call.id in results)
+        given = (Message(Role.TOOL, (results[call.id],)) for call in self.calls if call.id in results)
         beside = (Message(Role.USER, self.extra),) if self.extra else ()
-        return (answer, *told, *beside)
+        return (answer, *given, *beside)
 
 
 class StepReader:

@@ -29,7 +29,7 @@ class BridgedTurn(OuterTurn):
         self,
         backend: Backend,
         inner: Turn,
-        told: TurnRequest,
+        request: TurnRequest,
         tools: Mapping[str, BridgedTool],
         *,
         run: RunCall,
@@ -38,7 +38,7 @@ class BridgedTurn(OuterTurn):
     ) -> None:
         super().__init__(inner)
         self._backend = backend
-        self._told = told
+        self._request = request
         self._run = run
         self._guard = guard
         self._reader = StepReader(tools, activity, parks=takes_results(inner, backend))
@@ -111,7 +111,7 @@ class BridgedTurn(OuterTurn):
                 await self._pass_on()
                 reader.passed_on()
             else:
-                await self._start_anew(self._told)
+                await self._start_anew(self._request)
                 reader.begin_step()
         except GatewayError as error:
             self._moving = None
@@ -128,30 +128,30 @@ class BridgedTurn(OuterTurn):
     async def _pass_on(self) -> None:
         step = self._reader.step
         own = {call_id: await task for call_id, task in self._running.items()}
-        before = self._told
+        before = self._request
         self._remember(step.messages(own))
-        told = self._guard(self._told) if own else self._told
+        request = self._guard(self._request) if own else self._request
         if self._reader.parks:
             try:
-                await self._inner.submit([*step.given, *_told_results(told, before, own)], step.extra)
+                await self._inner.submit([*step.given, *_own_results(request, before, own)], step.extra)
             except GatewayError as gone:
                 if gone.kind is not ErrorKind.TURN_GONE:
                     raise
             else:
                 return
-        await self._start_anew(told)
+        await self._start_anew(request)
 
-    async def _start_anew(self, told: TurnRequest) -> None:
+    async def _start_anew(self, request: TurnRequest) -> None:
         await self._inner.aclose()
-        inner = await self._backend.start(replace(told, reopened=self._reader.reopened))
+        inner = await self._backend.start(replace(request, reopened=self._reader.reopened))
         self._reader.parks = takes_results(inner, self._backend)
         self._follow(inner)
 
     def _remember(self, messages: Sequence[Message]) -> None:
-        self._told = replace(self._told, messages=(*self._told.messages, *messages))
+        self._request = replace(self._request, messages=(*self._request.messages, *messages))
 
 
-def _told_results(told: TurnRequest, before: TurnRequest, own: Mapping[str, ToolResult]) -> list[ToolResult]:
+def _own_results(request: TurnRequest, before: TurnRequest, own: Mapping[str, ToolResult]) -> list[ToolResult]:
     """Our own results as the guard wants them told: it may have added a word to them."""
-    newest = (part for message in told.messages[len(before.messages) :] for part in message.parts)
+    newest = (part for message in request.messages[len(before.messages) :] for part in message.parts)
     return [part for part in newest if isinstance(part, ToolResult) and part.call_id in own]

@@ -56,7 +56,7 @@ class AnswerNote:
 
     def _failure(self) -> str:
         record = self.record
-        said = told(record.message) if record.message else ""
+        said = one_sentence(record.message) if record.message else ""
         return f"failed: {record.error or record.outcome}{f': {said}' if said else ''}"
 
     def facts(self) -> dict[str, object]:
@@ -75,7 +75,7 @@ class AnswerNote:
             "reason": record.reason,
             "outcome": record.outcome,
             "error": record.error or None,
-            "message": told(record.message) or None,
+            "message": one_sentence(record.message) or None,
             "status": record.status,
             "calls": record.calls,
             "first_ms": None if record.first_event_ms is None else round(record.first_event_ms, 1),
@@ -104,7 +104,7 @@ class RefusalNote:
 
     @property
     def remedy(self) -> str:
-        return told(self.record.hint)
+        return one_sentence(self.record.hint)
 
     def parts(self, *, brief: bool = False) -> list[Part]:
         record = self.record
@@ -112,7 +112,7 @@ class RefusalNote:
         return [
             ("strong", record.caller.client or "someone"),
             ("bad", f"refused: {record.status}" + (f" {asked}" if asked and not brief else "")),
-            ("plain", told(record.message)),
+            ("plain", one_sentence(record.message)),
         ]
 
     def facts(self) -> dict[str, object]:
@@ -126,7 +126,7 @@ class RefusalNote:
             "path": one_line(record.path),
             "status": record.status,
             "error": record.code or record.kind,
-            "message": told(record.message),
+            "message": one_sentence(record.message),
             "hint": self.remedy or None,
             "asked": one_line(record.model) or None,
         }
@@ -200,6 +200,6 @@ def one_line(text: str) -> str:
     return _ODD.sub("?", text[:200])
 
 
-def told(text: str) -> str:
+def one_sentence(text: str) -> str:
     """A sentence, safe for one log line."""
     return _BREAKS.sub(" ", text[:MAX_TOLD])

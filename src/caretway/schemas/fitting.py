@@ -75,7 +75,7 @@ def rules_for(model: str) -> SchemaRules:
 
 class FittedTools(Struct, frozen=True):
     tools: Sequence[ToolSpec]
-    told: str = ""
+    changes: str = ""
     """What was changed, for people; empty: nothing."""
 
 
@@ -306,7 +306,7 @@ def plain_enum(schema: Mapping[str, Any], *, unions: bool = True) -> dict[str, A
         made = {**rest, "anyOf": kinds}
     else:
         made = {**rest, "type": [kind["type"] for kind in kinds]}
-    return with_words(made, _told_values(values))
+    return with_words(made, _described_values(values))
 
 
 def _group(value: object) -> str:
@@ -326,7 +326,7 @@ def _kind(values: Sequence[Any], kind: str) -> dict[str, Any]:
             return {"type": kind}
 
 
-def _told_values(values: Sequence[Any]) -> str:
+def _described_values(values: Sequence[Any]) -> str:
     odd = [value for value in values if value is not None and not isinstance(value, str)]
     if not odd or {key_of(True), key_of(False)} <= set(map(key_of, odd[:4])):
         return ""
@@ -353,11 +353,11 @@ def plain_tuple(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     rest["items"] = several[0] if len(several) == 1 else {"anyOf": several}
     if more is False:
         rest.setdefault("maxItems", len(elements))
-    told = "; ".join(map(_told_element, elements))
-    return with_words(rest, f"In this order: {told}."[:_MAX_WORDS])
+    described = "; ".join(map(_described, elements))
+    return with_words(rest, f"In this order: {described}."[:_MAX_WORDS])
 
 
-def _told_element(element: object) -> str:
+def _described(element: object) -> str:
     if not isinstance(element, Mapping):
         return "anything"
     words = " or ".join(types_of(element) or ["anything"])

@@ -216,11 +216,11 @@ def _names(value: object) -> list[str]:
 
 
 def _alternatives(several: Sequence[Schema]) -> str:
-    told = list(dict.fromkeys(_told(branch) for branch in several if values_of(branch) != [None]))
-    whole = "One of: " + "; ".join(told) + "."
-    while len(told) > 1 and len(whole) > _MAX_WORDS:
-        told.pop()
-        whole = "One of: " + "; ".join(told) + "; and others."
+    described = list(dict.fromkeys(_described(branch) for branch in several if values_of(branch) != [None]))
+    whole = "One of: " + "; ".join(described) + "."
+    while len(described) > 1 and len(whole) > _MAX_WORDS:
+        described.pop()
+        whole = "One of: " + "; ".join(described) + "; and others."
     return whole if len(whole) <= _MAX_WORDS and any(map(_worth_telling, several)) else ""
 
 
@@ -229,11 +229,11 @@ def _worth_telling(branch: Schema) -> bool:
     return "properties" in branch or "required" in branch or isinstance(branch.get("description"), str)
 
 
-def _told(branch: Schema) -> str:
+def _described(branch: Schema) -> str:
     """A branch in a few words."""
     names, required = list(_mapping(branch.get("properties"))), _names(branch.get("required"))
     if names or required:
-        inside = ", ".join(_told_property(branch, name, required) for name in dict.fromkeys([*names, *required]))
+        inside = ", ".join(_described_property(branch, name, required) for name in dict.fromkeys([*names, *required]))
         words = f"{{{inside}}}"
     elif (values := values_of(branch)) is not None:
         words = " | ".join(spelled(value) for value in values[:20])
@@ -243,7 +243,7 @@ def _told(branch: Schema) -> str:
     return f"{words} ({said.strip().rstrip('.')[:120]})" if isinstance(said, str) and said.strip() else words
 
 
-def _told_property(branch: Schema, name: str, required: Sequence[str]) -> str:
+def _described_property(branch: Schema, name: str, required: Sequence[str]) -> str:
     schema = _mapping(_mapping(branch.get("properties")).get(name))
     values = values_of(schema)
     named = name if name in required else f"{name}?"

@@ -308,8 +308,8 @@ class ResponseWriter:
         chunked = self._chunked and length is None
         if length is None and not chunked:
             self.keep_alive = False
-        told = [*headers] if length is None else [*headers, (b"content-length", b"%d" % length)]
-        head = self._head(status, told, _CHUNKED if chunked else b"")
+        lines = [*headers] if length is None else [*headers, (b"content-length", b"%d" % length)]
+        head = self._head(status, lines, _CHUNKED if chunked else b"")
         self._chunked = chunked
         self._transport.write(head)
 

@@ -107,7 +107,7 @@ class RunAccount(Struct, eq=False):
     error: str = ""
     """Of its newest response."""
     responses: int = 0
-    told: int = 0
+    recorded: int = 0
     """How many records there are of it: one when it is over, or one for each total that Cursor told."""
     due: bool = True
     """Something of it was not told yet."""
@@ -126,10 +126,10 @@ class RunAccount(Struct, eq=False):
     def record(self, run: str, backend: str, request: TurnRequest, outcome: str, usage: RunUsage | None) -> RunRecord:
         again = not self.due
         if not again:
-            self.told += 1
+            self.recorded += 1
         self.due = False
         return RunRecord(
-            run=run if self.told == 1 else f"{run}.{self.told}",
+            run=run if self.recorded == 1 else f"{run}.{self.recorded}",
             origin=self.origin,
             backend=backend,
             model=request.model,

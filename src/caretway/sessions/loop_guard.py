@@ -181,12 +181,12 @@ def _command_looks(arguments: str) -> bool:
         value = msgspec.json.decode(arguments)
     except (msgspec.DecodeError, RecursionError):
         return False
-    told = next((value[key] for key in _COMMANDS if key in value), None) if isinstance(value, dict) else None
-    if isinstance(told, list):
-        told = told[-1] if len(told) == 3 and told[1] in ("-c", "-lc") else " ".join(map(str, told))
-    if not isinstance(told, str) or re.search(_CHANGES, told):
+    command = next((value[key] for key in _COMMANDS if key in value), None) if isinstance(value, dict) else None
+    if isinstance(command, list):
+        command = command[-1] if len(command) == 3 and command[1] in ("-c", "-lc") else " ".join(map(str, command))
+    if not isinstance(command, str) or re.search(_CHANGES, command):
         return False
-    parts = [part.strip() for part in re.split(_SPLIT, told) if part.strip()]
+    parts = [part.strip() for part in re.split(_SPLIT, command) if part.strip()]
     return bool(parts) and all(map(_part_looks, parts))
 
 
@@ -299,7 +299,7 @@ class _LiveRun(Struct):
 
 
 class LiveGuard:
-    __slots__ = ("_clock", "_runs", "_seen", "_settings", "_tells", "_told", "_wander")
+    __slots__ = ("_clock", "_runs", "_seen", "_settings", "_tells", "_wander", "_warned")
 
     def __init__(
         self, settings: GuardSettings, clock: Callable[[], float], context_chars: int = 0, *, tells: bool = True
@@ -311,7 +311,7 @@ class LiveGuard:
         self._runs: dict[tuple[str, str], _LiveRun] = {}
         self._seen: set[tuple[str, str, int]] = set()
         self._wander = Wander(context_chars)
-        self._told = False
+        self._warned = False
 
     def began(self, tool: str, arguments: str) -> EndLoop | None:
         """A call is about to run, or has just begun."""
@@ -319,7 +319,7 @@ class LiveGuard:
         if run is None or self._level(tool, run.repeats + 1) is not RepeatLevel.PAST_LIMIT:
             return None
         log.warning("loop guard: %s repeated %d times; the turn ends", tool, run.repeats + 1)
-        return EndLoop(loop_error(tool, self.calls(tool, arguments), "", warned=self._told and self._tells))
+        return EndLoop(loop_error(tool, self.calls(tool, arguments), "", warned=self._warned and self._tells))
 
     def calls(self, tool: str, arguments: str) -> int:
         """How often this call was made with the same result, one that is about to be made included."""
@@ -343,7 +343,7 @@ class LiveGuard:
         if isinstance(lost, EndLoop):
             return lost
         if self._level(tool, run.repeats) is RepeatLevel.AT_LIMIT:
-            self._told = True
+            self._warned = True
             self._log(tool, "repeated", run.repeats)
             return Tell(warning(run.repeats + 1))
         return lost

@@ -333,8 +333,8 @@ class Sessions:
 
         async def restart(reopened: int, asking: TurnRequest) -> LiveTurn:
             again = RunAccount(account.origin, account.conversation)
-            told = replace(same_model(asking, model_request), reopened=reopened)
-            return await self._start(asking, told, again)
+            form = replace(same_model(asking, model_request), reopened=reopened)
+            return await self._start(asking, form, again)
 
         required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
         return Response(

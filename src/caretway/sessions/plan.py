@@ -103,41 +103,41 @@ def _words(texts: Iterable[str]) -> set[str]:
 
 
 def known_before(
-    told: tuple[Message, ...],
+    sent: tuple[Message, ...],
     history: tuple[Message, ...],
     answer: Message,
     before: Callable[[], bytes],
     spelled: Chain | None = None,
 ) -> int | None:
-    """How many messages of `told` are the conversation before `answer`; None when it is another one. `told` ends with
+    """How many messages of `sent` are the conversation before `answer`; None when it is another one. `sent` ends with
     the client's account of the answer; `before` is the fingerprint of what was said before it; `spelled` the
-    chain of `told` up to the assistant's last words, when it is known.
+    chain of `sent` up to the assistant's last words, when it is known.
 
     Nearly every client sends what it sent before, unchanged. That is seen without spelling it all out once more;
     a changed request may still mean the same."""
-    if not told:
+    if not sent:
         return 0  # results alone: there is nothing to compare
     count = len(history)
-    if told[:count] == history and _retells(told[count:], answer):
+    if sent[:count] == history and _retells(sent[count:], answer):
         return count
-    last = len(told)
-    while last and told[last - 1].role is Role.ASSISTANT:
+    last = len(sent)
+    while last and sent[last - 1].role is Role.ASSISTANT:
         last -= 1
-    chain = Chain(b"").add(told[:last]) if spelled is None else spelled.copy()
+    chain = Chain(b"").add(sent[:last]) if spelled is None else spelled.copy()
     wanted = before()
-    for count in range(last, len(told)):  # an answer may follow words of the assistant that the client itself put there
-        if chain.said() == wanted and _retells(told[count:], answer):
+    for count in range(last, len(sent)):  # an answer may follow words of the assistant that the client itself put there
+        if chain.said() == wanted and _retells(sent[count:], answer):
             return count
-        chain.add((told[count],))
+        chain.add((sent[count],))
     return None
 
 
-def _retells(told: Sequence[Message], answer: Message) -> bool:
-    if [canonical(message) for message in told] == [canonical(answer)]:
+def _retells(sent: Sequence[Message], answer: Message) -> bool:
+    if [canonical(message) for message in sent] == [canonical(answer)]:
         return True
-    if any(message.role is not Role.ASSISTANT for message in told):
+    if any(message.role is not Role.ASSISTANT for message in sent):
         return False
-    theirs = [part for message in told for part in message.parts if isinstance(part, ToolCall)]
+    theirs = [part for message in sent for part in message.parts if isinstance(part, ToolCall)]
     ours = {part.id: part for part in answer.parts if isinstance(part, ToolCall)}
     if len(theirs) != len(ours) or {call.id for call in theirs} != ours.keys():
         return False
@@ -148,8 +148,8 @@ def _edited(ours: str, theirs: str) -> bool:
     """A value that we wrote says something else now. Values may be added or left out on the way."""
     if canonical_json(ours) == canonical_json(theirs):
         return False
-    wrote, told = _object(ours), _object(theirs)
-    return any(name in told and spell(value) != spell(told[name]) for name, value in wrote.items())
+    wrote, sent = _object(ours), _object(theirs)
+    return any(name in sent and spell(value) != spell(sent[name]) for name, value in wrote.items())
 
 
 def _object(arguments: str) -> dict[str, object]:
@@ -318,8 +318,8 @@ def _by_ticket(
     if new is None:
         return Replay("the tools changed")
     before = request.messages[: len(request.messages) - len(tail)]
-    told_before = known_before(before, turn.history, turn.answer, turn.before, chains.before if chains else None)
-    if told_before is None:
+    sent_before = known_before(before, turn.history, turn.answer, turn.before, chains.before if chains else None)
+    if sent_before is None:
         return Replay("the history changed")  # the live run remembers another one
     if missing := sorted(turn.tickets - given):
         raise bad_request(
@@ -334,7 +334,7 @@ def _by_ticket(
     if beside is None:
         return Replay("an image beside tool results")
     reason = "tool results for a parked turn; new tools wait" if new else "tool results for a parked turn"
-    return Resume(turn.sid, results, beside, told_before, reason)
+    return Resume(turn.sid, results, beside, sent_before, reason)
 
 
 def _given_before(

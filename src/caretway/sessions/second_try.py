@@ -66,10 +66,10 @@ def next_request(request: TurnRequest, error: GatewayError) -> TurnRequest | Non
     return _asking(request, first, tuple(others), why)
 
 
-def same_model(request: TurnRequest, told: TurnRequest) -> TurnRequest:
+def same_model(request: TurnRequest, form: TurnRequest) -> TurnRequest:
     """What the model is told, for the model of another form of the same request."""
     return replace(
-        told, model=request.model, parameters=request.parameters, choice=request.choice, fallbacks=request.fallbacks
+        form, model=request.model, parameters=request.parameters, choice=request.choice, fallbacks=request.fallbacks
     )
 
 

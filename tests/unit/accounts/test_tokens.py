@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from caretway.accounts.account import DEAD_S, EARLY_S, UNKNOWN_LIFE_S, Account, due, issued_at, subject, term, told
+from caretway.accounts.account import DEAD_S, EARLY_S, UNKNOWN_LIFE_S, Account, due, issued_at, subject, term, utc_text
 from caretway.accounts.login import EXCHANGE, WAYS
 from caretway.accounts.tokens import RETRY_S, FixedToken, NoToken, OwnAccount, RenewedToken, exchanged_key
 from caretway.core.errors import ErrorKind, GatewayError
@@ -29,8 +29,8 @@ def test_a_long_life_is_renewed_in_time_to_say_that_it_failed(life: int, early: 
 
 
 def test_dates_have_an_end() -> None:
-    assert told(0.0) == "1970-01-01T00:00:00+00:00"
-    assert told(1e12) == told(inf) == "9999-12-31T23:59:59+00:00"
+    assert utc_text(0.0) == "1970-01-01T00:00:00+00:00"
+    assert utc_text(1e12) == utc_text(inf) == "9999-12-31T23:59:59+00:00"
 
 
 def test_when_a_token_was_issued() -> None:

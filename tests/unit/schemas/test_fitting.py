@@ -258,7 +258,7 @@ def test_the_tools_of_clients_are_taken(client: str) -> None:
             assert refused(after.schema, family) == ""
             validator_for(after.schema, default=Draft202012Validator).check_schema(dict(after.schema))
             assert (after.name, after.description) == (before.name, before.description)
-            assert (after.schema == before.schema) == (f"{after.name} (" not in fitted.told)
+            assert (after.schema == before.schema) == (f"{after.name} (" not in fitted.changes)
 
 
 def test_nothing_is_done_for_other_families() -> None:
@@ -341,12 +341,12 @@ def test_the_budget_is_for_the_whole_list() -> None:
     fitted = fit_tools([*tools, ToolSpec("last", "", args(a={"anyOf": [TEXT, NULL]}))], RULES["fable"])
     assert [tool.schema["type"] for tool in fitted.tools] == ["object"] * 7
     assert fitted.tools[-1].schema == args(a={})
-    assert "last (arguments only)" in fitted.told
+    assert "last (arguments only)" in fitted.changes
 
 
 def test_what_is_told_has_a_limit() -> None:
     tools = [ToolSpec(f"tool_{n}" * 20, "", args(a={"anyOf": [TEXT, NULL]})) for n in range(300)]
-    told = fit_tools(tools, RULES["fable"]).told
+    told = fit_tools(tools, RULES["fable"]).changes
     assert len(told) <= fitting.MAX_TOLD
     assert told.startswith("fitted for fable: ")
 

@@ -155,20 +155,20 @@ def _escaped(character: str) -> list[str]:
 def _word(text: str, at: int, value: Any) -> int | str:
     """A number, true, false or null."""
     word = _WORD.match(text, at)
-    told, end = (word[0], word.end()) if word is not None else ("", at)
+    written, end = (word[0], word.end()) if word is not None else ("", at)
     wanted = _written(value)
-    if told and end == len(text) and wanted.startswith(told):
-        return wanted[len(told) :]
-    if told != wanted and not _same_number(told, value):
+    if written and end == len(text) and wanted.startswith(written):
+        return wanted[len(written) :]
+    if written != wanted and not _same_number(written, value):
         raise _OtherValue
     return end
 
 
-def _same_number(told: str, value: Any) -> bool:
+def _same_number(written: str, value: Any) -> bool:
     if value is None or isinstance(value, bool):
         return False
     try:
-        return bool(float(told) == value)
+        return bool(float(written) == value)
     except ValueError:
         return False
 
@@ -249,8 +249,8 @@ def sure(draft: str) -> str:
     broken = draft.find(_BROKEN)
     if broken >= 0:
         return draft[:broken]
-    told = draft.rstrip()
-    return told[:-1] if told.endswith("}") else draft
+    whole = draft.rstrip()
+    return whole[:-1] if whole.endswith("}") else draft
 
 
 def spellings(draft: str, arguments: str) -> tuple[str, ...]:

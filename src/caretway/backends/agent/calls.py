@@ -133,9 +133,9 @@ def still_missing(call: Call) -> str:
     missing = rest(call.streamed, spellings(call.draft, call.arguments))
     if missing is not None:
         return missing
-    if not (told := written_whole(call)):
+    if not (whole := written_whole(call)):
         raise Diverged("the model went on with other arguments than it began with", in_call=True)
-    return told[len(call.streamed) :]
+    return whole[len(call.streamed) :]
 
 
 def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequence[bytes]:
@@ -149,8 +149,8 @@ def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequenc
 
 def result_held(call: Call, held: Held) -> bool | None:
     """The checkpoint holds the call's result. None: it cannot be known from the checkpoint itself."""
-    told = () if "~" in call.id else tuple(map(held, call.wire_ids))  # an id that stands for two calls tells nothing
-    return True if True in told else False if False in told else None
+    found = () if "~" in call.id else tuple(map(held, call.wire_ids))  # an id that stands for two calls tells nothing
+    return True if True in found else False if False in found else None
 
 
 # ---- Arguments of calls that are being written and not shown yet, because the call is not known or belongs to a later
@@ -267,7 +267,7 @@ class CallTable:
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
         """The server began to write a call: the client sees it grow."""
-        if self._drafts.knows(ids) or self._told_of(ids) is not None:
+        if self._drafts.knows(ids) or self._by_id(ids) is not None:
             return ()
         if self.owed:
             first = self.owed[0]
@@ -285,7 +285,7 @@ class CallTable:
         return (ToolCallStarted(call.id, name),)
 
     def grow(self, ids: Sequence[str], piece: str) -> Sequence[Event]:
-        call = self._told_of(ids)
+        call = self._by_id(ids)
         if call is None:
             if not self._drafts.grow(ids, piece):
                 raise too_much(f"tool calls of more than {MAX_DRAFT_CHARS} characters")
@@ -293,10 +293,10 @@ class CallTable:
         if call.state is not CallState.WRITING or not piece:
             return ()
         call.draft = grown(call.draft, piece)
-        told = sure(call.draft)
-        if len(told) <= len(call.streamed) or not told.startswith(call.streamed):
+        certain = sure(call.draft)
+        if len(certain) <= len(call.streamed) or not certain.startswith(call.streamed):
             return ()  # the whole call will tell
-        more, call.streamed = told[len(call.streamed) :], told
+        more, call.streamed = certain[len(call.streamed) :], certain
         self._weigh(call)
         return (ToolCallDelta(call.id, more),)
 
@@ -357,7 +357,7 @@ class CallTable:
 
     def taken(self, ids: Sequence[str]) -> None:
         """The server shows a call with its result: the next checkpoint holds it."""
-        call = self._told_of(ids)
+        call = self._by_id(ids)
         if call is not None and call.state is CallState.ANSWERED:
             call.taken = True
 
@@ -504,7 +504,7 @@ class CallTable:
 
     # ---- which call is it
 
-    def _told_of(self, ids: Sequence[str]) -> Call | None:
+    def _by_id(self, ids: Sequence[str]) -> Call | None:
         """By its own id, the first one. Another one may stand for several calls that have ids of their own."""
         for one in ids:
             call = self._ids.get(one)
@@ -525,8 +525,8 @@ class CallTable:
         if known is not None or draft:
             return None
         # Told of under another id: some servers use two for one call.
-        told = [call for call in self._calls.values() if call.state is CallState.WRITING or call.early]
-        return next((call for call in told if means(call, name, arguments, call.draft)), None)
+        candidates = [call for call in self._calls.values() if call.state is CallState.WRITING or call.early]
+        return next((call for call in candidates if means(call, name, arguments, call.draft)), None)
 
     def _claim(self, call: Call) -> None:
         """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in

@@ -50,18 +50,18 @@ _JPEG_SIZES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 def picture_warning(pictures: Iterable[Image], model: str, sees: bool | None) -> str:
     """What may be wrong with the pictures of a message, for people; empty when nothing is. `sees`: whether the model
     takes pictures, as its list says."""
-    told: list[str] = []
+    warnings: list[str] = []
     for number, picture in enumerate(pictures, 1):
         if sees is False:
             return f"{model} takes text only and may not see the image"
         size = picture_size(picture.data)
         if len(picture.data) > MAX_BYTES:
-            told.append(f"picture {number} has {len(picture.data) >> 10} KiB, {_UNSEEN} {MAX_BYTES >> 10} KiB")
+            warnings.append(f"picture {number} has {len(picture.data) >> 10} KiB, {_UNSEEN} {MAX_BYTES >> 10} KiB")
         elif size is not None and max(size) > MAX_PIXELS:
-            told.append(f"picture {number} has {size[0]} x {size[1]} pixels, {_UNSEEN} {MAX_PIXELS}")
-        if len(told) == _TOLD:
+            warnings.append(f"picture {number} has {size[0]} x {size[1]} pixels, {_UNSEEN} {MAX_PIXELS}")
+        if len(warnings) == _TOLD:
             break
-    return "; ".join(told)
+    return "; ".join(warnings)
 
 
 def picture_size(data: bytes) -> tuple[int, int] | None:
@@ -345,7 +345,7 @@ class Composer:
             fresh=checkpoint is None,
             model=request.model,
             context_tokens=known + tokens(chars),
-            adapted=offer.told,
+            adapted=offer.changes,
             pictures=picture_warning(pictures, request.model, request.choice.images) if pictures else "",
         )
 

@@ -394,9 +394,9 @@ class Conversation(RunLife):
             self._too_large(exec_, now)
         else:
             name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
-            if self._calls.unseen(call_id) and (told := self._check.correction(name, arguments)):
+            if self._calls.unseen(call_id) and (correction := self._check.correction(name, arguments)):
                 self._tally.calling()
-                self.outgoing += mcp_answer(exec_.id, ToolResult("", (Text(told),), is_error=True))
+                self.outgoing += mcp_answer(exec_.id, ToolResult("", (Text(correction),), is_error=True))
             else:
                 self._ask(exec_, call_id, name, arguments, mcp_answer, now)
 

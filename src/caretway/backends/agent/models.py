@@ -171,9 +171,9 @@ def _described(model: ModelInfo) -> ModelInfo:
     )
 
 
-def _flat_id(told: str, model: str) -> str:
+def _flat_id(listed: str, model: str) -> str:
     """Some saw the variant's flat id here, others `model[effort=high]`."""
-    return told if told != model and _SLUG.fullmatch(told) else ""
+    return listed if listed != model and _SLUG.fullmatch(listed) else ""
 
 
 def _plain(name: str) -> str:

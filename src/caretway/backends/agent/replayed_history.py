@@ -38,11 +38,11 @@ def sendable(history: Sequence[Message]) -> list[Message]:
     """The history with ids, results and images as Cursor accepts them. Correct messages stay as they are."""
     made: list[Message] = []
     called: dict[str, None] = {}  # and not answered yet
-    told: list[Part] = []  # waits for the end of the results: nothing may come between those of one step
+    orphaned: list[Part] = []  # waits for the end of the results: nothing may come between those of one step
     for message in history:
         if message.role is not Role.TOOL:
-            _end_step(made, called, told)
-        parts = [_sendable(part, called, told) for part in message.parts]
+            _end_step(made, called, orphaned)
+        parts = [_sendable(part, called, orphaned) for part in message.parts]
         kept = tuple(part for part in parts if part is not None)
         if not any(map(_says_something, kept)):
             continue
@@ -50,18 +50,18 @@ def sendable(history: Sequence[Message]) -> list[Message]:
             made.append(message)
         else:
             made.append(Message(message.role, kept))
-    _end_step(made, called, told)
+    _end_step(made, called, orphaned)
     return made
 
 
-def _end_step(made: list[Message], called: dict[str, None], told: list[Part]) -> None:
+def _end_step(made: list[Message], called: dict[str, None], orphaned: list[Part]) -> None:
     if called:
         given_up = [ToolResult(plain_id(call), (Text(NO_RESULT),), is_error=True) for call in called]
         made.append(Message(Role.TOOL, tuple(given_up)))
         called.clear()
-    if told:
-        made.append(Message(Role.USER, tuple(told)))
-        told.clear()
+    if orphaned:
+        made.append(Message(Role.USER, tuple(orphaned)))
+        orphaned.clear()
 
 
 def _says_something(part: Part) -> bool:
@@ -72,7 +72,7 @@ def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _sendable(part: Part, called: dict[str, None], told: list[Part]) -> Part | None:
+def _sendable(part: Part, called: dict[str, None], orphaned: list[Part]) -> Part | None:
     """The message as Cursor accepts it; None if another message carries it."""
     match part:
         case ToolCall(id=call, name=name, arguments=arguments):
@@ -82,11 +82,11 @@ def _sendable(part: Part, called: dict[str, None], told: list[Part]) -> Part | N
             pictures = [one for one in content if isinstance(one, Image)]
             if call not in called:
                 said = f"{FAILED_ORPHAN if failed else ORPHAN}\n{result_text(part)}"
-                told += [Text(f"\n\n{said}" if told else said), *pictures]
+                orphaned += [Text(f"\n\n{said}" if orphaned else said), *pictures]
                 return None
             del called[call]  # a second result of one call has no call either
             if pictures:
-                told += [Text(f"\n\n{PICTURES}" if told else PICTURES), *pictures]
+                orphaned += [Text(f"\n\n{PICTURES}" if orphaned else PICTURES), *pictures]
             elif (plain := plain_id(call)) == call:
                 return part
             return ToolResult(plain_id(call), tuple(_texts(content)), failed)

@@ -104,7 +104,7 @@ def _in_blocks(history: Sequence[Message], ends: Sequence[int]) -> list[Message]
     start = 0
     for end in ends:
         if end > start:
-            fitted.append(_told(history[start:end], names))
+            fitted.append(_as_one_message(history[start:end], names))
         start = end
     return [*fitted, *history[start:]]
 
@@ -127,7 +127,7 @@ def _part_size(part: Part) -> int:
             return 0
 
 
-def _told(messages: Sequence[Message], names: dict[str, str]) -> Message:
+def _as_one_message(messages: Sequence[Message], names: dict[str, str]) -> Message:
     """One user message that tells these. Pictures stay where they are."""
     if len(messages) == 1:
         for part in messages[0].parts:

@@ -35,12 +35,12 @@ class UnseenTokens:
     """By model and by whether tools are offered. Bounded: those that were told last stay."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, bool], int] = {}
+        self._unseen: dict[tuple[str, bool], int] = {}
 
     def expected(self, request: TurnRequest) -> int:
         kind = _kind(request)
-        if kind in self._told:
-            return self._told[kind]
+        if kind in self._unseen:
+            return self._unseen[kind]
         return ASSUMED if kind[1] else 0
 
     def learner(self, request: TurnRequest) -> Learn:
@@ -48,12 +48,12 @@ class UnseenTokens:
         return partial(self._learn, _kind(request))
 
     def _learn(self, kind: tuple[str, bool], unseen: int) -> None:
-        if self._told.get(kind) == unseen:
+        if self._unseen.get(kind) == unseen:
             return
-        self._told.pop(kind, None)
-        self._told[kind] = max(0, min(unseen, MAX_UNSEEN))
-        if len(self._told) > MAX_KINDS:
-            del self._told[next(iter(self._told))]
+        self._unseen.pop(kind, None)
+        self._unseen[kind] = max(0, min(unseen, MAX_UNSEEN))
+        if len(self._unseen) > MAX_KINDS:
+            del self._unseen[next(iter(self._unseen))]
 
 
 def _kind(request: TurnRequest) -> tuple[str, bool]:

@@ -43,7 +43,7 @@ class ToolOffer(msgspec.Struct, frozen=True, gc=False):
     """Of a RequestContext: the field for each of them."""
     size: int
     """Of all of them in the run's field, without its head."""
-    told: str = ""
+    changes: str = ""
     """What was changed in the schemas, for people."""
 
 
@@ -89,7 +89,7 @@ def _written(tools: Sequence[ToolSpec], rules: SchemaRules = NO_RULES) -> ToolOf
     written = [_definition(tool) for tool in fitted.tools]
     inside = b"".join([embed(_IN_RUN, definition) for definition in written])
     in_context = b"".join([embed(_IN_CONTEXT, definition) for definition in written])
-    return ToolOffer(embed(_OF_RUN, inside), in_context, len(inside), fitted.told)
+    return ToolOffer(embed(_OF_RUN, inside), in_context, len(inside), fitted.changes)
 
 
 _NOTHING: Final = _written(())

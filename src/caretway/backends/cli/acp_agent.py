@@ -299,8 +299,8 @@ class AcpAgent:
 
     async def listed_sessions(self, cwd: str) -> tuple[str, ...]:
         """Ids of the sessions that it keeps for a directory, the first page of them."""
-        told = await self._call("session/list", {"cwd": cwd})
-        rows = told.get("sessions")
+        answer = await self._call("session/list", {"cwd": cwd})
+        rows = answer.get("sessions")
         return tuple(str(_object(row).get("sessionId")) for row in rows) if isinstance(rows, list) else ()
 
     async def _choose_mode(self, session: str, modes: Mapping[str, Any]) -> None:
@@ -326,13 +326,13 @@ class AcpAgent:
             made.add(choice[0])
             params = {"sessionId": session, "configId": choice[0], "value": choice[1]}
             try:
-                told = read_options(await self._call("session/set_config_option", params))
+                now = read_options(await self._call("session/set_config_option", params))
             except GatewayError as refused:
                 if not self.alive or choice[0] == getattr(model_option(options), "id", ""):
                     raise
                 log.info("cursor-agent does not take %s=%s: %s", *choice, refused.message)
                 continue
-            options = told or tuple(replace(one, current=choice[1]) if one.id == choice[0] else one for one in options)
+            options = now or tuple(replace(one, current=choice[1]) if one.id == choice[0] else one for one in options)
         self.sessions[session] = options
         if (model := model_option(options)) is not None:
             self._setup.learn(model.current, model_parameters(options))

@@ -204,8 +204,8 @@ class AcpToolTurn(AcpTurn):
             if self._named.spent and self._paused is None and self._timer is None:
                 self._give_up_demand()
             return refusal(f"The call was not made: {self._named.rejection}.")
-        if told := self._check.correction(use.name, arguments):
-            return refusal(told)
+        if correction := self._check.correction(use.name, arguments):
+            return refusal(correction)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         call = ParkedCall(f"call_{uuid.uuid4().hex}", use.name, arguments, use.arguments, use.id, answer)
         self._calls[call.id] = call

@@ -131,7 +131,7 @@ class AcpTranslator:
                 pass
         return []
 
-    def told(self) -> None:
+    def corrected(self) -> None:
         """The model gets the correction now: whatever it calls from here on counts."""
         self._patience = 0
 
@@ -141,8 +141,8 @@ class AcpTranslator:
         named = arguments.get("_toolName")
         name = named if isinstance(named, str) else _NAMES.get(str(update.get("kind")), "tool")
         headline = update.get("title")
-        told = f"{name} {headline}".strip() if isinstance(headline, str) and headline else title(name, arguments)
-        return OwnCall(call_id, name, arguments or {"title": headline}, told)
+        label = f"{name} {headline}".strip() if isinstance(headline, str) and headline else title(name, arguments)
+        return OwnCall(call_id, name, arguments or {"title": headline}, label)
 
     def result(self, result: object) -> list[Event]:
         """The answer to the last `session/prompt` of the turn."""

@@ -275,11 +275,12 @@ class AcpTurn:
         return agent.alive and not self._looped
 
     def _ended(self, result: object) -> Prompt | None:
-        """The prompt is answered; the next one, if it was cancelled so that the model can be told something."""
-        told, self._telling = self._telling, ""
-        if told and isinstance(result, dict) and result.get("stopReason") == "cancelled" and not self._closing.done():
-            self._translator.told()
-            return Prompt(told)
+        """The prompt is answered; the next one, if it was cancelled so that the model can be corrected."""
+        correction, self._telling = self._telling, ""
+        cancelled = isinstance(result, dict) and result.get("stopReason") == "cancelled"
+        if correction and cancelled and not self._closing.done():
+            self._translator.corrected()
+            return Prompt(correction)
         self._take(self._translator.result(result))
         return None
 
@@ -299,15 +300,15 @@ class AcpTurn:
         while True:
             allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
             silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at
-            told = self._limits.exit_grace * TOLD_GRACES
-            if self._telling and silent >= told:
+            patience = self._limits.exit_grace * TOLD_GRACES
+            if self._telling and silent >= patience:
                 why = f"cursor-agent was warned that it repeats itself, and was silent for {silent:.0f} s."
                 self._failed(GatewayError(ErrorKind.TIMEOUT, why))
                 return False
             if silent >= allowed:
                 self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
                 return False
-            await self._first_of(answered, min(allowed - silent, told))  # meanwhile it may be told, or its tool ends
+            await self._first_of(answered, min(allowed - silent, patience))  # it may be warned, or its tool ends
             if answered.done():
                 return True
             if self._closing.done():
@@ -326,9 +327,9 @@ class AcpTurn:
     def _update(self, update: Mapping[str, Any]) -> None:
         self._heard_at = self._loop.time()
         self._take(self._translator.update(update))
-        told, self._translator.correction = self._translator.correction, ""
-        if told and not self._telling and self._warm is not None:
-            self._telling = told
+        correction, self._translator.correction = self._translator.correction, ""
+        if correction and not self._telling and self._warm is not None:
+            self._telling = correction
             self._warm.agent.cancel(self._session)
 
     def _hold_back(self) -> None:

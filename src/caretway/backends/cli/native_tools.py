@@ -58,8 +58,8 @@ def server_config(url: str) -> dict[str, Any]:
 
 
 def approval(name: str, path: str, config: Mapping[str, Any]) -> str:
-    told = json.dumps({"path": path, "server": config}, separators=(",", ":"), ensure_ascii=False)
-    return f"{name}-{hashlib.sha256(told.encode()).hexdigest()[:16]}"
+    arguments = json.dumps({"path": path, "server": config}, separators=(",", ":"), ensure_ascii=False)
+    return f"{name}-{hashlib.sha256(arguments.encode()).hexdigest()[:16]}"
 
 
 class Approvals:

@@ -149,7 +149,7 @@ def plan_text(arguments: Mapping[str, Any]) -> str:
     return "\n\n".join(["", *paragraphs, ""]) if paragraphs else ""
 
 
-def told(message: str, showing: Showing) -> list[Event]:
+def warning_events(message: str, showing: Showing) -> list[Event]:
     """The warning of the loop guard as events for the client: in print mode the model cannot be told."""
     activity: list[Event] = [AgentActivity(message)]
     return [*activity, ReasoningDelta(f"\n{message}\n")] if showing == "reasoning" else activity
@@ -228,7 +228,7 @@ class PrintTranslator:
         self._open_calls: set[str] = set()
         self._thought = _Growing()
         self._thought_chars = 0
-        self._plan_told = False
+        self._plan_reported = False
 
     @property
     def tool_open(self) -> bool:
@@ -406,7 +406,7 @@ class PrintTranslator:
         """The program cannot be told anything while it runs: it is ended where the model would not listen."""
         match verdict:
             case Tell(message=message):
-                return told(message, self._showing)
+                return warning_events(message, self._showing)
             case EndLoop(error=error):
                 return self._failed(error)
             case _:
@@ -425,8 +425,8 @@ class PrintTranslator:
 
     def _planned(self, arguments: Mapping[str, Any]) -> list[Event]:
         """A plan is reported once, by its call or by the question whether it is accepted. It is not in the `result`."""
-        text = "" if self._plan_told else plan_text(arguments)
-        self._plan_told = self._plan_told or bool(text)
+        text = "" if self._plan_reported else plan_text(arguments)
+        self._plan_reported = self._plan_reported or bool(text)
         return [TextDelta(text)] if text else []
 
     def _result(self, record: Mapping[str, Any]) -> list[Event]:

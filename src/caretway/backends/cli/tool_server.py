@@ -242,8 +242,8 @@ class ToolServer:
                     return False
                 if not waiting.done():
                     signs += 1
-                    told = b": waiting\n\n" if use.progress is None else _event(progress(use.progress, signs))
-                    writer.write(connection.send(h11.Data(data=told)) or b"")
+                    data = b": waiting\n\n" if use.progress is None else _event(progress(use.progress, signs))
+                    writer.write(connection.send(h11.Data(data=data)) or b"")
             if waiting.cancelled():
                 return False  # the turn is over
             for event in (h11.Data(data=_event(result(use.id, waiting.result()))), h11.EndOfMessage()):

@@ -23,7 +23,7 @@ from ...processes.child_group import ChildGroup
 from ...processes.lines import LineReader
 from ...processes.memory import resident_bytes
 from ...processes.tasks import spawn
-from .frames import Frame, Told, bridge_lost, fault_of, read_frame, sdk_unfit
+from .frames import Frame, SdkMessage, bridge_lost, fault_of, read_frame, sdk_unfit
 
 # ---- Decides how the SDK's Node.js process is started: Node's permissions (reads its package, writes nothing, starts
 # nothing), the addresses that guard.mjs lets it connect to, and an environment made of nothing but that. Pure.
@@ -119,7 +119,7 @@ class BridgeSetup:
     frame_bytes: int = 96 * 2**20
 
 
-Hear = Callable[[list[Told] | None], None]
+Hear = Callable[[list[SdkMessage] | None], None]
 """Is told what the bridge says of one run; None: the bridge is gone."""
 
 
@@ -187,7 +187,9 @@ class SdkBridge:
     async def call(self, operation: str, api_key: str = "") -> Any:
         """One question about an account. Raises GatewayError."""
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
-        number = self.listen(lambda told: None if answer.done() else answer.set_result(told[0][0] if told else None))
+        number = self.listen(
+            lambda frames: None if answer.done() else answer.set_result(frames[0][0] if frames else None)
+        )
         try:
             self.tell({"op": operation, "n": number, "key": api_key})
             async with asyncio.timeout(self._setup.call_timeout / (3 if operation == "ping" else 1)):
@@ -218,7 +220,7 @@ class SdkBridge:
     # ---- the child's output
 
     def data(self, data: bytes) -> None:
-        told: dict[int, list[Told]] = {}
+        by_run: dict[int, list[SdkMessage]] = {}
         for line in self._lines.feed(data):
             try:
                 frame, message = read_frame(line)
@@ -226,12 +228,12 @@ class SdkBridge:
                 self._break_off(broken)
                 break
             if frame.n >= 0:
-                told.setdefault(frame.n, []).append((frame, message))
+                by_run.setdefault(frame.n, []).append((frame, message))
             elif frame.t == "spoiled":
                 self.spoiled = True  # it gets no more turns
             elif not self._ready.done():
                 self._ready.set_result(frame.s)
-        for run, said in told.items():
+        for run, said in by_run.items():
             if (hear := self._runs.get(run)) is not None:
                 hear(said)
 

@@ -27,7 +27,7 @@ from ..agent.compose import GO_ON_WITH_RESULTS, Opening, tool_rule
 from ..agent.turn import RunGone
 from ..builtin_tools.policy import ToolRules
 from .bridge import Bridges, SdkBridge
-from .frames import Frame, Told, bridge_lost, end_of, exec_answer, fault_of
+from .frames import Frame, SdkMessage, bridge_lost, end_of, exec_answer, fault_of
 
 # ---- An opening of the Agent API -> what the SDK is asked to send: words and pictures, tools, model, the system prompt
 # as such or in front of the words, and the conversation so far as a checkpoint with every blob that it leads to. Pure.
@@ -177,7 +177,7 @@ class SdkRun:
         self._leased = True
         self._end: Frame | None = None
         self._healing = False
-        self._held: list[Told] = []
+        self._held: list[SdkMessage] = []
         self._timer: asyncio.TimerHandle | None = None
 
     def attach(self, handler: RunHandler) -> bool:
@@ -246,17 +246,17 @@ class SdkRun:
         self._bridge.forget(self._number)
         self._number = -1
 
-    def _hear(self, told: list[Told] | None) -> None:
-        if told is None:
+    def _hear(self, arrived: list[SdkMessage] | None) -> None:
+        if arrived is None:
             self._closed(bridge_lost())
             return
-        told, self._held = [*self._held, *told] if self._held else told, []
+        arrived, self._held = [*self._held, *arrived] if self._held else arrived, []
         messages: list[bytes] = []
-        for at, (frame, message) in enumerate(told):
+        for at, (frame, message) in enumerate(arrived):
             if frame.n != self._number:
                 break  # of the run before, which was opened in another way
             if self._handler is None:
-                self._held = told[at:]
+                self._held = arrived[at:]
                 return
             if message is not None:
                 self.heard = self.heard or frame.kind in HEARD or frame.t in ("call", "exec")

@@ -55,12 +55,12 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     value: Any = None
 
 
-Told = tuple[Frame, bytes | None]
+SdkMessage = tuple[Frame, bytes | None]
 """With the AgentServerMessage that says the same; None: it is none of a run's own."""
 _DECODER: Final = msgspec.json.Decoder(Frame)
 
 
-def read_frame(line: Line) -> Told:
+def read_frame(line: Line) -> SdkMessage:
     """What cannot be read ends its run, and no other. Raises ValueError when nobody knows whose it is."""
     try:
         frame = _DECODER.decode(line if isinstance(line, bytes) else b"")
@@ -98,8 +98,8 @@ def _exec(frame: Frame) -> pb.AgentServerMessage:
 
 def _ended(frame: Frame) -> pb.AgentServerMessage:
     counts = {name: (frame.usage or {}).get(_camel(name)) for name in _COUNTS}
-    told: Any = {name: int(count) for name, count in counts.items() if isinstance(count, int) and count >= 0}
-    return _update(turn_ended=pb.TurnEndedUpdate(**told))
+    known: Any = {name: int(count) for name, count in counts.items() if isinstance(count, int) and count >= 0}
+    return _update(turn_ended=pb.TurnEndedUpdate(**known))
 
 
 def _set(frame: Frame) -> pb.AgentServerMessage:
@@ -147,8 +147,8 @@ def end_of(frame: Frame) -> bytes:
 
 def exec_answer(message: bytes) -> tuple[int, Any] | None:
     """(exec id, what the SDK's callback gives back) of an AgentClientMessage; None: the SDK does that by itself."""
-    told = pb.AgentClientMessage.FromString(message)
-    control, reply = told.exec_client_control_message, told.exec_client_message
+    sent = pb.AgentClientMessage.FromString(message)
+    control, reply = sent.exec_client_control_message, sent.exec_client_message
     if control.HasField("throw"):
         return control.throw.id, _failed(control.throw.error)
     kind = reply.WhichOneof("message")
@@ -179,12 +179,12 @@ def plain(message: Message) -> dict[str, Any]:
     """A message in the shape of the SDK's own library: `{"result": {"case": "success", "value": {...}}}`."""
     out: dict[str, Any] = {}
     for field, value in message.ListFields():
-        told = _plain(field, value)
+        shown = _plain(field, value)
         oneof = field.containing_oneof
         if oneof is not None and not oneof.name.startswith("_"):
-            out[_camel(oneof.name)] = {"case": _camel(field.name), "value": told}
+            out[_camel(oneof.name)] = {"case": _camel(field.name), "value": shown}
         else:
-            out[_camel(field.name)] = told
+            out[_camel(field.name)] = shown
     return out
 
 

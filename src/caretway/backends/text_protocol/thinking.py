@@ -158,23 +158,23 @@ class ThinkTags:
                     self.spent = True
                     return [event]
                 self._parser = parser = Parser()
-            told = _events(parser.feed(event.text))
+            events = _events(parser.feed(event.text))
             self.spent = parser.plain
-            return told
+            return events
         if parser is not None and isinstance(event, _FLUSHES):
-            told = _events(parser.finish())
-            return [*told, unclosed(), event] if parser.unclosed and type(event) is TurnEnded else [*told, event]
+            events = _events(parser.finish())
+            return [*events, unclosed(), event] if parser.unclosed and type(event) is TurnEnded else [*events, event]
         return [event]
 
 
 def _events(pieces: list[Piece]) -> list[Event]:
-    told: list[Event] = []
+    events: list[Event] = []
     for piece in pieces:
         match piece:
             case TextPiece(text=text):
-                told.append(TextDelta(text))
+                events.append(TextDelta(text))
             case ThinkingPiece(text=text):
-                told.append(ReasoningDelta(text))
+                events.append(ReasoningDelta(text))
             case _:
                 pass  # without a trigger there are no calls
-    return told
+    return events

@@ -81,8 +81,8 @@ class GuardedTools:
 
     async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]:
         replies = await self._jobs.run(exec_)
-        told = [words for reply in replies for words in _told(pb.AgentClientMessage.FromString(reply))]
-        match self._guard.ended(*_call(exec_), "\n".join(told)):
+        texts = [words for reply in replies for words in _steady_texts(pb.AgentClientMessage.FromString(reply))]
+        match self._guard.ended(*_call(exec_), "\n".join(texts)):
             case Tell(message=message, lost=True):
                 self._note = message
             case EndLoop(error=error):
@@ -100,14 +100,14 @@ def _call(exec_: pb.ExecServerMessage) -> tuple[str, str]:
     return _TOOLS.get(kind, kind), execs.essence(exec_)
 
 
-def _told(message: Message) -> Iterator[str]:
+def _steady_texts(message: Message) -> Iterator[str]:
     """What a result says, without what differs each time."""
     for field, value in message.ListFields():
         if _UNSTEADY.search(field.name):
             continue
         for one in value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,):
             if isinstance(one, Message):
-                yield from _told(one)
+                yield from _steady_texts(one)
             else:
                 yield one if isinstance(one, str) else repr(one)
 
