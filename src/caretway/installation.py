@@ -99,18 +99,18 @@ def _metadata() -> tuple[dict[str, tuple[str, ...]], str]:
         requirement, marked, name = line.replace('"', "'").partition("; extra == ")
         if marked:
             extras.setdefault(name.strip("'"), []).append(requirement.strip())
-    return {name: tuple(lines) for name, lines in extras.items()}, told_source(ours.read_text("direct_url.json"))
+    return {name: tuple(lines) for name, lines in extras.items()}, recorded_source(ours.read_text("direct_url.json"))
 
 
-def told_source(direct_url: str | None) -> str:
+def recorded_source(direct_url: str | None) -> str:
     """The source that pip recorded (PEP 610), as pip accepts it."""
     if not direct_url:
         return ""
-    told = json.loads(direct_url)
-    url = str(told["url"])
-    if vcs := told.get("vcs_info", {}).get("vcs"):
+    recorded = json.loads(direct_url)
+    url = str(recorded["url"])
+    if vcs := recorded.get("vcs_info", {}).get("vcs"):
         return f"{vcs}+{url}"
-    if "dir_info" not in told:
+    if "dir_info" not in recorded:
         return url
     from urllib.parse import unquote, urlsplit
 

@@ -214,7 +214,7 @@ ON_DEMAND_CENTS: Final = 5000
 MAX_PAGE: Final = 1000
 NOT_IN_TEAM: Final = ConnectError("permission_denied", "not a member of this team", retryable=False)
 
-Told = Callable[[Shared, Person, dict[str, Any]], "dict[str, Any] | ConnectError"]
+AccountCall = Callable[[Shared, Person, dict[str, Any]], "dict[str, Any] | ConnectError"]
 
 
 def period_usage(shared: Shared, person: Person, asked: dict[str, Any]) -> dict[str, Any] | ConnectError:
@@ -253,8 +253,8 @@ def period_usage(shared: Shared, person: Person, asked: dict[str, Any]) -> dict[
 
 def plan_info(shared: Shared, person: Person, asked: dict[str, Any]) -> dict[str, Any]:
     name, cents, price = PLANS["team" if person.team else person.plan if person.plan in PLANS else "pro"]
-    told = {"planName": name, "includedAmountCents": cents, "price": price, "billingCycleEnd": _cycle(shared)[1]}
-    return {"planInfo": _without_zeros(told)}
+    info = {"planName": name, "includedAmountCents": cents, "price": price, "billingCycleEnd": _cycle(shared)[1]}
+    return {"planInfo": _without_zeros(info)}
 
 
 def teams(_: Shared, person: Person, asked: dict[str, Any]) -> dict[str, Any]:
@@ -317,7 +317,7 @@ def _without_zeros(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-CALLS: Final[dict[str, Told]] = {
+CALLS: Final[dict[str, AccountCall]] = {
     paths.PERIOD_USAGE: period_usage,
     paths.PLAN_INFO: plan_info,
     paths.TEAMS: teams,

@@ -202,8 +202,8 @@ def choose(request: pb.AgentRunRequest, manners: Manners) -> Choice | ConnectErr
     if variant.dead:
         return faults.NOT_FOUND
     if manners.demands_max_mode and variant.max_mode:
-        told = [field.max_mode for field in (requested, details) if field.model_id]
-        if not all(told):
+        modes = [field.max_mode for field in (requested, details) if field.model_id]
+        if not all(modes):
             return faults.SCRIPTED["max_mode"]
     return Choice(variant.bracket(base.id))
 

@@ -102,7 +102,7 @@ def _begins_turn(message: InputMessage, before: InputMessage | None) -> bool:
 
 def count_results(messages: Sequence[InputMessage]) -> int:
     """Those that the state holds as results."""
-    return sum(isinstance(part, InputResult) and not part.told for message in messages for part in message.parts)
+    return sum(isinstance(part, InputResult) and not part.in_prose for message in messages for part in message.parts)
 
 
 # ---------------------------------------------------------------------------------------------- what was done already

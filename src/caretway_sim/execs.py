@@ -269,8 +269,8 @@ def _mcp(value: pb.McpSuccess) -> str:
 
 def _context(value: pb.RequestContextSuccess) -> str:
     """What the client tells of its machine, and how many tools it has."""
-    told = json_format.MessageToJson(value.request_context.env, preserving_proto_field_name=True, indent=None)
-    return f"context with {len(value.request_context.tools)} tools; env {told}"
+    environment = json_format.MessageToJson(value.request_context.env, preserving_proto_field_name=True, indent=None)
+    return f"context with {len(value.request_context.tools)} tools; env {environment}"
 
 
 _RENDER: Final[dict[tuple[str, str], Callable[[Any], str]]] = {

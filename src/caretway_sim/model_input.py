@@ -44,7 +44,7 @@ class InputResult:
     name: str
     text: str
     is_error: bool = False
-    told: bool = False
+    in_prose: bool = False
     """Told in prose or in a turn's steps: the model has read it, the state does not hold it as a result."""
 
 

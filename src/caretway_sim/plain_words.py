@@ -109,8 +109,8 @@ def _read(history: Sequence[InputMessage], at: int) -> Iterator[Step]:
         elif _FIRST_MESSAGE.fullmatch(line):
             yield Say(_code_word(history[:at]))
         elif _OWN_INSTRUCTIONS.fullmatch(line):
-            told = _INSTRUCTIONS.search(history[at].text)
-            word = _CODE_WORD.search(told[1]) if told else None
+            instructions = _INSTRUCTIONS.search(history[at].text)
+            word = _CODE_WORD.search(instructions[1]) if instructions else None
             yield Say(word[1]) if word else Instructions()
         elif _COLOUR.fullmatch(line):
             yield Say(_seen(history[: at + 1]))
@@ -127,8 +127,8 @@ def _uses(found: re.Match[str]) -> list[ToolUse]:
 
 
 def _code_word(before: Sequence[InputMessage]) -> str:
-    told = (_CODE_WORD.search(message.text) for message in before if message.role == "user")
-    return next((found[1] for found in told if found), _UNKNOWN)
+    words = (_CODE_WORD.search(message.text) for message in before if message.role == "user")
+    return next((found[1] for found in words if found), _UNKNOWN)
 
 
 def _seen(history: Sequence[InputMessage]) -> str:

@@ -100,7 +100,7 @@ class Given:
 
     results: tuple[str, ...] = ()
     new: int = 0
-    told: list[str] = field(default_factory=list)
+    all_results: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -156,9 +156,9 @@ class CallPlayer:
         empty.CopyFrom(args)
         empty.args.clear()
         self.exchange.write(updates.call_started(ids.envelope, execs.shown_mcp(args, ids.inner), model_call))
-        for told in told_arguments(text, _ARGS_PIECES, self.manners):
+        for written in argument_texts(text, _ARGS_PIECES, self.manners):
             partial = execs.shown_mcp(empty, ids.inner)
-            self.exchange.write(updates.partial_call(ids.envelope, partial, told, model_call))
+            self.exchange.write(updates.partial_call(ids.envelope, partial, written, model_call))
         return ids, InputCall(ids.inner, tool.shown, text), args
 
     def _ask(self, ids: CallIds, call: InputCall, args: pb.McpArgs) -> _Made:
@@ -263,7 +263,7 @@ class CallPlayer:
         await self.minutes.record(calls, results, shown)
         self.given.results = tuple(result.text for result in results)
         self.given.new += len(results)
-        self.given.told.extend(self.given.results)
+        self.given.all_results.extend(self.given.results)
         self.voice.joins = False
         self.meter.model_call()  # the model reads the results: one more call, most of it cached
 
@@ -274,7 +274,7 @@ def gap_before(manners: Manners, index: int) -> int:
     return gaps[(index - 1) % len(gaps)] if gaps else 0
 
 
-def told_arguments(text: str, pieces: int, manners: Manners) -> list[str]:
+def argument_texts(text: str, pieces: int, manners: Manners) -> list[str]:
     """Arguments as they are told: each time all of the text so far, or each time what is new."""
     size = max(1, -(-len(text) // pieces))
     starts = range(0, len(text), size)

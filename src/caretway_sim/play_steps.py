@@ -105,7 +105,7 @@ class Performance:
             tuple(self._history),
             tuple(tool.shown for tool in conversation.tools),
         )
-        self._calls.given.told = self._shared.prepared.note(seen).results
+        self._calls.given.all_results = self._shared.prepared.note(seen).results
         given = self._calls.given
         given.results, self._voice.joins, self._looped, self._at = plan.results, plan.said, plan.looped, plan.at
         given.new = brain.count_results(self._history[plan.at + 1 :])

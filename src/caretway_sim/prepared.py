@@ -58,8 +58,8 @@ class ModelRequest:
     @property
     def all_results(self) -> tuple[str, ...]:
         """Also those that came back with the history."""
-        told = [part.text for message in self.messages for part in message.parts if isinstance(part, InputResult)]
-        return (*told, *self.results)
+        earlier = [part.text for message in self.messages for part in message.parts if isinstance(part, InputResult)]
+        return (*earlier, *self.results)
 
 
 class Prepared:

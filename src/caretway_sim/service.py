@@ -81,8 +81,8 @@ class Service:
             paths.TEAM_SETTINGS: empty,
             paths.TEAM_REPOS: empty,
         }
-        for path, told in accounts.CALLS.items():
-            self._calls[path] = partial(self._dashboard, told)
+        for path, call in accounts.CALLS.items():
+            self._calls[path] = partial(self._dashboard, call)
         if self._manners.cursor_catalogue and not self._manners.hides_bases:
             self._calls[paths.AVAILABLE_MODELS] = available_models
         self._pages: dict[tuple[str, str], Page] = {
@@ -242,14 +242,14 @@ class Service:
         status = self._manners.renewal_down
         return (lambda *_: (status, "text/plain", b"Simulated: not now\n")) if status else page
 
-    def _dashboard(self, told: accounts.Told, request: Request, body: bytes) -> Reply:
+    def _dashboard(self, call: accounts.AccountCall, request: Request, body: bytes) -> Reply:
         if request.path == paths.PERIOD_USAGE:
             self._shared.stats.usage_asked += 1
             if self._manners.period_usage == "refused":
                 return as_error(faults.SCRIPTED["denied"])
         if request.content_type != paths.JSON_TYPE:
             return 415, "text/plain", b"expected application/json\n"
-        answer = told(self._shared, self._accounts.person(request.bearer), read_object(body))
+        answer = call(self._shared, self._accounts.person(request.bearer), read_object(body))
         return as_error(answer) if isinstance(answer, ConnectError) else as_json(200, answer)
 
     def _sign_in(self, request: Request, _: bytes) -> Reply:

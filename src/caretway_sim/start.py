@@ -118,13 +118,13 @@ def _read(message: InputMessage, number: int) -> InputMessage:
         for place, (mark, end) in enumerate(zip(marks, ends, strict=True)):
             call_id = f"told-{number}-{place}"
             parts.append(InputCall(call_id, "", "{}"))
-            parts.append(InputResult(call_id, "", _output(part.text[mark.end() : end]), told=True))
+            parts.append(InputResult(call_id, "", _output(part.text[mark.end() : end]), in_prose=True))
     return replace(message, parts=tuple(parts))
 
 
-def _output(told: str) -> str:
-    found = _OUTPUT.search(told)
-    return (told[found.end() :] if found else _INVOKED.sub("", told, count=1)).strip("\n")
+def _output(text: str) -> str:
+    found = _OUTPUT.search(text)
+    return (text[found.end() :] if found else _INVOKED.sub("", text, count=1)).strip("\n")
 
 
 def in_turns(messages: Sequence[InputMessage], turns: Sequence[Sequence[InputMessage]]) -> list[InputMessage]:
@@ -138,7 +138,7 @@ def in_turns(messages: Sequence[InputMessage], turns: Sequence[Sequence[InputMes
     for user, end in zip(users, [*users[1:], len(messages)], strict=True):
         turn = blocks.get(user, ())
         if any(_is_new(part, known) for message in turn for part in message.parts):
-            merged += [messages[user], *(_told(message, known) for message in turn[1:])]
+            merged += [messages[user], *(_in_prose(message, known) for message in turn[1:])]
         else:
             merged += messages[user:end]
     return merged
@@ -148,9 +148,9 @@ def _is_new(part: Part, known: set[str]) -> bool:
     return isinstance(part, InputCall | InputResult) and part.call_id not in known
 
 
-def _told(message: InputMessage, known: set[str]) -> InputMessage:
+def _in_prose(message: InputMessage, known: set[str]) -> InputMessage:
     parts = [
-        replace(part, told=True) if isinstance(part, InputResult) and _is_new(part, known) else part
+        replace(part, in_prose=True) if isinstance(part, InputResult) and _is_new(part, known) else part
         for part in message.parts
     ]
     return replace(message, parts=tuple(parts))
@@ -419,7 +419,7 @@ async def open_conversation(
         history.extend(new)
 
     roots = [message.text for message in history if message.role == "system"]
-    texts = ([SYSTEM_PROMPT, *_told_rules(history)] if manners.drops_system_roots else roots) + custom
+    texts = ([SYSTEM_PROMPT, *_rules_in_prose(history)] if manners.drops_system_roots else roots) + custom
     preamble = bool(tools) or not request.HasField("mcp_tools") or not manners.empty_tools_drop_preamble
     prompt = "\n".join(dict.fromkeys(texts))
     return SimConversation(history, prompt, tools, ledger, chosen.label, request.conversation_id, preamble)
@@ -441,7 +441,7 @@ def _new_messages(action: pb.UserMessageAction) -> list[InputMessage]:
     return messages
 
 
-def _told_rules(history: Sequence[InputMessage]) -> list[str]:
+def _rules_in_prose(history: Sequence[InputMessage]) -> list[str]:
     """A model heeds rules that a user tells it."""
     return [message.text for message in history if message.role == "user" and message.text.startswith(RULES_OPEN)]
 

@@ -252,7 +252,7 @@ class Minutes:
     async def checkpoint(self) -> None:
         ledger = self._conversation.ledger
         await self._blobs.store([ledger.write_turn()])
-        window = window_told(self._manners, self._checkpoints)
+        window = shown_window(self._manners, self._checkpoints)
         self._checkpoints += 1
         state = ledger.checkpoint(self._meter.context, window)
         if self._manners.bloats_checkpoints:
@@ -277,6 +277,6 @@ class Minutes:
         await self._blobs.store(self._conversation.ledger.add_messages([kept]))
 
 
-def window_told(manners: Manners, before: int) -> int:
+def shown_window(manners: Manners, before: int) -> int:
     """The size of the context window that a checkpoint tells, after `before` earlier ones of the same run."""
     return 0 if manners.first_window_unknown and not before else CONTEXT_TOKENS

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from caretway.prove.cases import CASES
-from caretway.prove.likeness import like, told_apart
+from caretway.prove.likeness import differences, like
 from caretway.prove.receipt import read_facts
 from caretway_sim import Simulator
 from caretway_sim.manners import LIVE, Manners
@@ -255,7 +255,7 @@ async def test_a_flipped_switch_is_named_and_goes_around(name: str, tmp_path: Pa
     assert helps in helped
     assert first.code == 1
     assert first.differing() <= {case, "text"}
-    assert set(switch) <= set(told_apart(manners))
+    assert set(switch) <= set(differences(manners))
     assert second.table == first.table
 
 

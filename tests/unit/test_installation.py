@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.installation import Installation, install_command, this_installation, told_source, update_command
+from caretway.installation import Installation, install_command, recorded_source, this_installation, update_command
 
 EXTRAS = {"sdk": ("cursor-sdk<2,>=1.1",)}
 CHECKOUT = Path("/home/ada/my src")
@@ -79,7 +79,7 @@ SOURCES = [
 
 @pytest.mark.parametrize(("told", "source"), SOURCES)
 def test_where_pip_says_it_came_from(told: dict[str, object] | None, source: str) -> None:
-    assert told_source(json.dumps(told) if told else None) == source
+    assert recorded_source(json.dumps(told) if told else None) == source
 
 
 def test_this_copy_knows_its_extras_and_its_checkout() -> None:

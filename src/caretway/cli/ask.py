@@ -158,14 +158,14 @@ async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> str
     folder = AnswerFolder(shown_width(sys.stdout)) if sys.stdout.isatty() else None
     last, texts = "\n", []
     async with gateway(settings, own=own) as place:
-        async for told in asked(place.url, place.key, body):
+        async for piece in asked(place.url, place.key, body):
             first = first or time.monotonic() - began
-            match told:
+            match piece:
                 case AnswerHead(headers=headers):
                     if headers.get("x-caretway-backend") == "simulator":
                         remark([SIMULATED])
                 case bytes():
-                    answer = json.loads(told)
+                    answer = json.loads(piece)
                     say([json.dumps(answer, indent=2, ensure_ascii=False)])
                     texts.append(answer["choices"][0]["message"].get("content") or "")
                 case AnswerPiece(text, thinking):
@@ -181,7 +181,7 @@ async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> str
                     if last != "\n":
                         print(flush=True)
                     if sys.stderr.isatty():
-                        print(style.dim(footer(told, time.monotonic() - began)), file=sys.stderr, flush=True)
+                        print(style.dim(footer(piece, time.monotonic() - began)), file=sys.stderr, flush=True)
     return "".join(texts)
 
 

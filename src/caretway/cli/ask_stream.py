@@ -70,8 +70,8 @@ async def asked(
         if not body.get("stream"):
             yield await reader.read(-1)
             return
-        async for told in _events(reader):
-            yield told
+        async for piece in _events(reader):
+            yield piece
     except (OSError, asyncio.IncompleteReadError) as failure:
         raise GatewayError(ErrorKind.UPSTREAM_DOWN, _CUT) from failure
     finally:
@@ -93,12 +93,12 @@ async def _events(reader: asyncio.StreamReader) -> AsyncIterator[AnswerPiece | A
         if data == b"[DONE]":
             yield AnswerEnd(model, usage, finish)
             return
-        told = json.loads(data)
-        if "error" in told:
+        chunk = json.loads(data)
+        if "error" in chunk:
             raise refused(0, data)
-        model = told.get("model") or model
-        usage = told.get("usage") or usage
-        for choice in told.get("choices", ()):
+        model = chunk.get("model") or model
+        usage = chunk.get("usage") or usage
+        for choice in chunk.get("choices", ()):
             finish = choice.get("finish_reason") or finish
             delta = choice.get("delta", {})
             piece = AnswerPiece(delta.get("content") or "", delta.get("reasoning_content") or "")

@@ -55,7 +55,7 @@ def show(settings: Settings, *, as_json: bool) -> int:
     log_to_stderr("error")  # a Redis that is away is told below
     report = run_loop(_asked(settings))
     if as_json:
-        say([json.dumps(told(report), indent=2)])
+        say([json.dumps(report_json(report), indent=2)])
     else:
         say(as_lines(report, style_for(sys.stdout), terminal_width()))
     return 0 if report.replicas else 1
@@ -93,7 +93,7 @@ def redis_place(url: str) -> str:
     return f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
 
 
-def told(report: ClusterReport) -> dict[str, Any]:
+def report_json(report: ClusterReport) -> dict[str, Any]:
     """For `--json`."""
     return {
         "cluster": report.name,

@@ -167,8 +167,8 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
     """cursor-agent was asked itself (`cursor-agent status`)."""
     if status.signed_in:
         return Finding("account", True, f"cursor-agent is signed in{f': {status.detail}' if status.detail else ''}")
-    told = f" ({status.detail})" if status.detail else ""
-    return Finding("account", False, f"not signed in to cursor-agent{told}", "Run `caretway login --backend cli`.")
+    detail = f" ({status.detail})" if status.detail else ""
+    return Finding("account", False, f"not signed in to cursor-agent{detail}", "Run `caretway login --backend cli`.")
 
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
@@ -219,21 +219,21 @@ async def _at_mcp_servers(settings: Settings) -> list[Finding]:
             if bridge is None:
                 return []
             await bridge.tried(min(settings.mcp_connect_timeout, MCP_PATIENCE_S))
-            told = [check_mcp_server(one) for one in bridge.described_servers()]
+            findings = [check_mcp_server(one) for one in bridge.described_servers()]
     except GatewayError as failure:
         return [_failed("MCP", failure)]
-    return told
+    return findings
 
 
-def check_mcp_server(told: Mapping[str, object]) -> Finding:
-    name, state = told["name"], told["state"]
+def check_mcp_server(server: Mapping[str, object]) -> Finding:
+    name, state = server["name"], server["state"]
     if state == "connected":
-        signed_in = ", signed in" if told["sign_in"] else ""
+        signed_in = ", signed in" if server["sign_in"] else ""
         return Finding("MCP", True, f"{name} is connected{signed_in}")
-    if told["sign_in"]:
-        why, _, command = str(told["detail"]).rpartition(": run ")
-        return Finding("MCP", False, f"{name}: {why} (sign-in {told['sign_in']})", f"Run {command}.")
-    why = str(told["detail"]) or f"it did not answer within {MCP_PATIENCE_S:g} s"
+    if server["sign_in"]:
+        why, _, command = str(server["detail"]).rpartition(": run ")
+        return Finding("MCP", False, f"{name}: {why} (sign-in {server['sign_in']})", f"Run {command}.")
+    why = str(server["detail"]) or f"it did not answer within {MCP_PATIENCE_S:g} s"
     return Finding("MCP", False, f"{name} is {state}: {why}", "See: caretway mcp list")
 
 
@@ -267,8 +267,8 @@ def check_network(settings: Settings) -> Finding:
     from ..upstream import dialler
 
     known, way = hosts(settings), dialler(settings)
-    told = [f"{way.route(url)} to {url}" for url in dict.fromkeys((known.api, known.run))]
-    return Finding("network", True, "; ".join(told))
+    routes = [f"{way.route(url)} to {url}" for url in dict.fromkeys((known.api, known.run))]
+    return Finding("network", True, "; ".join(routes))
 
 
 def check_ignored_proxy(settings: Settings) -> list[Finding]:
@@ -279,13 +279,13 @@ def check_ignored_proxy(settings: Settings) -> list[Finding]:
     try:
         route = dialler(settings).route(hosts(settings).api)
     except GatewayError as unusable:
-        told = unusable.message
+        reason = unusable.message
     else:
         if route.proxy is None:
             return []
-        told = f"{route.proxy.source} names {route.proxy.url}"
+        reason = f"{route.proxy.source} names {route.proxy.url}"
     return [
-        Finding("network", True, f"direct: the SDK ignores proxies ({told})", "Behind a proxy use --backend agent.")
+        Finding("network", True, f"direct: the SDK ignores proxies ({reason})", "Behind a proxy use --backend agent.")
     ]
 
 
@@ -293,11 +293,11 @@ def check_identity(settings: Settings) -> Finding:
     """Only a run shows whether Cursor takes it, and this sends none."""
     from ..upstream import client_version
 
-    told = f"{settings.agent_quirks.client_type}, version {client_version(settings)}"
+    name = f"{settings.agent_quirks.client_type}, version {client_version(settings)}"
     if settings.agent_client_version:
-        return Finding("identity", True, f"{told} ({settings.origin('agent_client_version')})")
+        return Finding("identity", True, f"{name} ({settings.origin('agent_client_version')})")
     return Finding(
-        "identity", True, f"{told}: our own name; if Cursor refuses every run, name another by --agent-client-version"
+        "identity", True, f"{name}: our own name; if Cursor refuses every run, name another by --agent-client-version"
     )
 
 
@@ -306,8 +306,8 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
         command = "caretway login --backend sdk --api-key-stdin" if backend == "sdk" else "caretway login"
         return Finding("account", False, "not signed in", f"Run `{command}`, or set CURSOR_API_KEY.")
     until = f"until {facts.expires}" if facts.expires else NO_EXPIRY
-    told = ", ".join(filter(None, (facts.account, facts.credential, until)))
-    return Finding("account", not facts.over, told, f"Not renewed: {facts.renewal}." if facts.renewal else "")
+    summary = ", ".join(filter(None, (facts.account, facts.credential, until)))
+    return Finding("account", not facts.over, summary, f"Not renewed: {facts.renewal}." if facts.renewal else "")
 
 
 async def _for_others(settings: Settings) -> list[Finding]:
@@ -329,8 +329,8 @@ async def _for_others(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [*findings, _failed("Cursor", failure)]
     hint = "" if status < 500 else "Try again in a moment, and check --agent-url."
-    who, told = _ANSWERS.get(standing, "Cursor"), f"answers at {hosts(settings).api} (HTTP {status})"
-    return [*findings, Finding(who, status < 500, told, hint)]
+    who, answer = _ANSWERS.get(standing, "Cursor"), f"answers at {hosts(settings).api} (HTTP {status})"
+    return [*findings, Finding(who, status < 500, answer, hint)]
 
 
 def _failed(name: str, failure: GatewayError) -> Finding:

@@ -112,17 +112,17 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
-        told: dict[str, object] = {"time": when, "level": record.levelname.lower(), "logger": record.name}
+        fields: dict[str, object] = {"time": when, "level": record.levelname.lower(), "logger": record.name}
         note = record.msg
         if isinstance(note, AnswerNote | RefusalNote):
-            told |= note.facts()
+            fields |= note.facts()
         else:
-            told |= {"event": "log", "message": record.getMessage()}
+            fields |= {"event": "log", "message": record.getMessage()}
             if record.exc_info:
-                told["exception"] = self.formatException(record.exc_info)
+                fields["exception"] = self.formatException(record.exc_info)
         if more := getattr(record, "repeated", 0):
-            told["repeated"] = more
-        return self._redactor.text(json.dumps(told, ensure_ascii=False))
+            fields["repeated"] = more
+        return self._redactor.text(json.dumps(fields, ensure_ascii=False))
 
 
 class LineHandler(logging.StreamHandler[TextIO]):

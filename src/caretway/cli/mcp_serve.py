@@ -61,7 +61,7 @@ def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
         messages.append({"role": "user", "content": prompt})
         answer = asked(gateway.url, gateway.key, {"model": model, "messages": messages, "stream": True})
         try:
-            return "".join([told.text async for told in answer if isinstance(told, AnswerPiece)])
+            return "".join([piece.text async for piece in answer if isinstance(piece, AnswerPiece)])
         except GatewayError as failure:
             raise ToolError(str(failure)) from failure
 

@@ -51,31 +51,31 @@ async def ask_events(backend: Backend, since: float, team: int | None) -> UsageE
         return None
 
 
-def quota_title(told: dict[str, Any]) -> str:
-    return "Quota (simulated)" if told.get("backend") == "simulator" else "Quota"
+def quota_title(quota: dict[str, Any]) -> str:
+    return "Quota (simulated)" if quota.get("backend") == "simulator" else "Quota"
 
 
-def quota_lines(told: dict[str, Any], style: Style) -> list[str]:
-    if not told["known"]:
-        return [f"{_MARGIN}not known: {told['reason']}"]
-    lines = [f"{_MARGIN}{_pool(pool, style)}" for pool in told["pools"]]
-    on_demand = f"on demand {more}" if (more := _on_demand(told["on_demand"])) else ""
-    more_lines = (", ".join(_money(told)), on_demand, _period(told["period"]), _team(told))
+def quota_lines(quota: dict[str, Any], style: Style) -> list[str]:
+    if not quota["known"]:
+        return [f"{_MARGIN}not known: {quota['reason']}"]
+    lines = [f"{_MARGIN}{_pool(pool, style)}" for pool in quota["pools"]]
+    on_demand = f"on demand {more}" if (more := _on_demand(quota["on_demand"])) else ""
+    more_lines = (", ".join(_money(quota)), on_demand, _period(quota["period"]), _team(quota))
     lines += [f"{_MARGIN}{line}" for line in more_lines if line]
     return lines
 
 
-def quota_rows(told: dict[str, Any]) -> list[tuple[str, str]]:
+def quota_rows(quota: dict[str, Any]) -> list[tuple[str, str]]:
     """The quota as labels and values."""
-    if not told["known"]:
-        return [("quota", f"not known: {told['reason']}")]
-    pools = ", ".join(f"{pool['name']} {_percent(pool['percent_used'])}" for pool in told["pools"])
+    if not quota["known"]:
+        return [("quota", f"not known: {quota['reason']}")]
+    pools = ", ".join(f"{pool['name']} {_percent(pool['percent_used'])}" for pool in quota["pools"])
     rows = [
         ("quota", pools),
-        ("plan", ", ".join(_money(told))),
-        ("on demand", _on_demand(told["on_demand"])),
-        ("resets", _period(told["period"]).removeprefix("resets on ")),
-        ("seat", _team(told).removeprefix("seat of ")),
+        ("plan", ", ".join(_money(quota))),
+        ("on demand", _on_demand(quota["on_demand"])),
+        ("resets", _period(quota["period"]).removeprefix("resets on ")),
+        ("seat", _team(quota).removeprefix("seat of ")),
     ]
     return [(label, value) for label, value in rows if value]
 
@@ -101,9 +101,9 @@ def _percent(used: float | None) -> str:
     return "unknown" if used is None else f"{used:.1f} % used".replace(".0 %", " %")
 
 
-def _money(told: dict[str, Any]) -> list[str]:
-    plan = " ".join(filter(None, (told["plan"]["name"], told["plan"]["price"]))) or "plan unknown"
-    spent, limit, bonus = told["spent_cents"], told["limit_cents"], told["bonus_cents"]
+def _money(quota: dict[str, Any]) -> list[str]:
+    plan = " ".join(filter(None, (quota["plan"]["name"], quota["plan"]["price"]))) or "plan unknown"
+    spent, limit, bonus = quota["spent_cents"], quota["limit_cents"], quota["bonus_cents"]
     words = [plan]
     if spent is not None:
         words.append(f"spent {dollars(spent)}" + (f" of {dollars(limit)}" if limit is not None else ""))
@@ -127,8 +127,8 @@ def _period(period: dict[str, Any]) -> str:
     return f"resets on {datetime.fromtimestamp(period['ends_at'], UTC):%Y-%m-%d}, {days}"
 
 
-def _team(told: dict[str, Any]) -> str:
-    team = told["team"]
+def _team(quota: dict[str, Any]) -> str:
+    team = quota["team"]
     if team is None:
         return ""
     role = str(team["role"]).removeprefix("TEAM_ROLE_").lower()

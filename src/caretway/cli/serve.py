@@ -284,9 +284,9 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
     """The second part: who is signed in, which models there are, how to point a client here."""
     lines: list[str] = []
     if account.brought:
-        told = f"those of each account: GET {base_url}/v1/models with its key"
+        listed_by = f"those of each account: GET {base_url}/v1/models with its key"
         lines += _folded("account", f"{EACH_ITS_OWN}; no sign-in here", width, style)
-        lines += _folded("models", told, width, style)
+        lines += _folded("models", listed_by, width, style)
     if account.signed_in is not None or account.detail:
         word = {True: "yes", False: "no", None: "unknown"}[account.signed_in]
         state = f"{word}: {account.detail}" if account.detail else word

@@ -121,13 +121,13 @@ def flag_words(flags: dict[str, object], settings: Settings) -> list[str]:
 
 def unseen(settings: Settings) -> list[str]:
     """What this terminal says and the service will not hear."""
-    told = []
+    warnings = []
     for setting in SETTINGS:
         origin = settings.origin(setting.name)
         if origin.startswith("environment "):
             hint = _LOGIN_HINT if setting.secret else f"caretway config set {setting.name} VALUE"
-            told.append(f"the service does not see {origin.removeprefix('environment ')}; {hint}")
-    return told
+            warnings.append(f"the service does not see {origin.removeprefix('environment ')}; {hint}")
+    return warnings
 
 
 def _install(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -297,8 +297,8 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
     urls = [one.url for one in noted_gateways(settings.data_dir) if pid and one.pid == pid]
     url = urls[0] if urls else None
     if arguments.json:
-        told = {"installed": installed, "state": state, "pid": pid or None, "url": url, "file": str(manager.path)}
-        print(json.dumps(told))
+        state_json = {"installed": installed, "state": state, "pid": pid or None, "url": url, "file": str(manager.path)}
+        print(json.dumps(state_json))
     else:
         rows = [
             ("service", state),

@@ -241,8 +241,8 @@ class Systemd:
 
     def state(self) -> tuple[str, int]:
         words = ["systemctl", "--user", "show", "--property", "ActiveState,MainPID", UNIT]
-        told = dict(line.partition("=")[::2] for line in _must(words).splitlines())
-        return told.get("ActiveState", "unknown"), int(told.get("MainPID", "0"))
+        properties = dict(line.partition("=")[::2] for line in _must(words).splitlines())
+        return properties.get("ActiveState", "unknown"), int(properties.get("MainPID", "0"))
 
     def log_command(self, settings: Settings, lines: int, *, follow: bool) -> list[str]:
         return ["journalctl", "--user", "--unit", NAME, "--lines", str(lines), *(["--follow"] if follow else [])]

@@ -136,7 +136,7 @@ def _manners(arguments: argparse.Namespace) -> Manners:
 
 
 def _like(path: Path) -> Manners:
-    from ..prove.likeness import like, told_apart
+    from ..prove.likeness import differences, like
     from ..prove.receipt import MAX_BYTES, BadReceipt, read_facts
 
     try:
@@ -147,7 +147,7 @@ def _like(path: Path) -> Manners:
     except BadReceipt as wrong:
         hint = "a receipt is what `caretway prove` writes"
         raise CommandFailed(f"cannot use {path}: {wrong}", hint, 2) from wrong
-    apart = ", ".join(told_apart(manners))
+    apart = ", ".join(differences(manners))
     remark([f"as {path} says; not as in the profile live: {apart or 'nothing'}"])
     return manners
 

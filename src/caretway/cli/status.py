@@ -229,8 +229,8 @@ def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __
     if note.version != version:
         return Finding("gateway", False, f"is of another version than this one ({version}): {what}", again)
     if note.backend == _SIMULATOR and backend not in ("", _SIMULATOR):
-        told = f"its answers are simulated, and `{backend}` could be used now: {what}"
-        return Finding("gateway", False, told, again)
+        text = f"its answers are simulated, and `{backend}` could be used now: {what}"
+        return Finding("gateway", False, text, again)
     if backend and note.backend != backend:
         return Finding("gateway", True, f"uses another backend than these settings choose (`{backend}`): {what}")
     simulated = "its answers are simulated: " if note.backend == _SIMULATOR else "runs: "

@@ -109,15 +109,15 @@ class WatchedGateway:
         try:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()
-            told = json.loads(response.read(MAX_ANSWER))
+            answer = json.loads(response.read(MAX_ANSWER))
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as failure:
             raise CommandFailed(f"the gateway at {self.url} does not answer", "is it still running?") from failure
         finally:
             connection.close()
         if response.status != 200:
-            error = told.get("error") if isinstance(told, dict) else None
+            error = answer.get("error") if isinstance(answer, dict) else None
             raise CommandFailed(str(error["message"]) if error else f"status {response.status} from {self.url}")
-        return told
+        return answer
 
 
 def find_gateway(settings: Settings) -> WatchedGateway:
@@ -167,8 +167,8 @@ def _watch(gateway: WatchedGateway, now: dict[str, Any], overview: dict[str, Any
 
 def _pressed(key: bytes, state: TopState, now: dict[str, Any], gateway: WatchedGateway) -> TopState:
     if state.asking:
-        told = gateway.cancel(state.chosen) if key in (b"y", b"Y") else ""
-        return replace(state, asking=False, remark=told)
+        answer = gateway.cancel(state.chosen) if key in (b"y", b"Y") else ""
+        return replace(state, asking=False, remark=answer)
     state = replace(state, remark="")
     turns = [turn["id"] for turn in ordered(now["turns"], state)]
     at = turns.index(state.chosen) if state.chosen in turns else -1

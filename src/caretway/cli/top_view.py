@@ -109,7 +109,7 @@ def _hour(overview: dict[str, Any], style: Style, width: int, levels: str) -> li
         ("first token", _joined(slow, max), f"p95 up to {max(slow) / 1000:.1f} s" if any(slow) else ""),
         ("errors", _joined(errors, sum), codes or "none"),
     )
-    lines = [cut(f"{name:<11}{GAP}{chart(values, 1, levels)[0]}{GAP}{told}", width) for name, values, told in rows]
+    lines = [cut(f"{name:<11}{GAP}{chart(values, 1, levels)[0]}{GAP}{label}", width) for name, values, label in rows]
     total, clients = overview["today"]["total"], overview["today"]["clients"]
     if total is not None and total["cents"] is not None:
         spent = ", ".join(

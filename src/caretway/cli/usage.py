@@ -164,11 +164,11 @@ async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], Usag
         return unknown_account("every client has an account of its own.", time.time()), None
     try:
         async with open_backend(settings) as backend:
-            told = {"backend": backend.name, **await ask_quota(backend)}
-            if not told["known"]:
-                return told, None
-            seat = told["team"]
-            return told, await ask_events(backend, since, seat["id"] if seat else None)
+            quota = {"backend": backend.name, **await ask_quota(backend)}
+            if not quota["known"]:
+                return quota, None
+            seat = quota["team"]
+            return quota, await ask_events(backend, since, seat["id"] if seat else None)
     except GatewayError as failure:
         return unknown_account(str(failure), time.time()), None
 

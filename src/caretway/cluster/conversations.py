@@ -357,8 +357,8 @@ class SharedResponses:
         for dead in [name for name, (_, one) in self._watchers.items() if one() is None]:
             del self._watchers[dead]
 
-    async def _deleted(self, told: str) -> None:
-        scope, _, response_id = told.partition(" ")
+    async def _deleted(self, message: str) -> None:
+        scope, _, response_id = message.partition(" ")
         local, gone = self._watchers.get(scope, (None, None))
         if local is not None:
             await asyncio.to_thread(local.remove, response_id)
@@ -431,8 +431,8 @@ class SharedArchive:
 
     async def _removed(self, response_id: str) -> bool:
         shared = self._shared
-        told = shared.news.telling(DELETED, f"{self._scope} {response_id}")
-        await shared.outbox.ask([("DEL", self._place(response_id)), told])  # after it was written, if that is due
+        notice = shared.news.telling(DELETED, f"{self._scope} {response_id}")
+        await shared.outbox.ask([("DEL", self._place(response_id)), notice])  # after it was written, if that is due
         return True
 
     def _wait(self, work: Coroutine[Any, Any, Found | None]) -> Found | None:

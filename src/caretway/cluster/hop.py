@@ -67,7 +67,7 @@ class HopConnection(asyncio.Protocol):
         self._refused = ""
         self._paused = False
         self.reusable = True
-        self.told: tuple[tuple[bytes, bytes], ...] = ()
+        self.extra_headers: tuple[tuple[bytes, bytes], ...] = ()
         """Headers that the client gets with every answer from here."""
 
     # ---- the socket
@@ -196,7 +196,7 @@ class HopConnection(asyncio.Protocol):
         assert writer is not None
         self._status = status
         writer.on_writable(self._resume)
-        writer.relay(status, (*self._headers, *self.told), self._length)
+        writer.relay(status, (*self._headers, *self.extra_headers), self._length)
 
     def on_body(self, data: bytes) -> None:
         writer = self._writer
@@ -220,9 +220,9 @@ class HopConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
 
-def _readable(told: str) -> str:
+def _readable(text: str) -> str:
     """For the log. The peer chooses the words, so terminal codes are removed."""
-    return ascii(told[:_MAX_TOLD])[1:-1]
+    return ascii(text[:_MAX_TOLD])[1:-1]
 
 
 def _seen(done: "asyncio.Future[None]") -> None:
@@ -479,7 +479,7 @@ class Hops:
             ("content-length", str(len(request.body))),
             ("expect", "100-continue"),
         ]
-        connection.told = ((b"x-caretway-passed-to", to.id.encode()),)
+        connection.extra_headers = ((b"x-caretway-passed-to", to.id.encode()),)
         await connection.ask(head_bytes(request.method, request.target, headers), request.body, writer, ACCEPT_S)
         self._keep(to, connection)
 

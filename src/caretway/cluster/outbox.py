@@ -259,8 +259,8 @@ class News:
 
     def telling(self, kind: str, what: str = "") -> tuple[Any, ...]:
         """The command that tells all replicas, this one included."""
-        told = self._seal.close(self._place, f"{kind} {what}".encode())
-        return ("XADD", self._place, "MAXLEN", "~", KEPT, "*", b"s", told)
+        sealed = self._seal.close(self._place, f"{kind} {what}".encode())
+        return ("XADD", self._place, "MAXLEN", "~", KEPT, "*", b"s", sealed)
 
     def tell(self, kind: str, what: str = "") -> None:
         self._outbox.put([self.telling(kind, what)])
@@ -293,10 +293,10 @@ class News:
         return list(found.items() if isinstance(found, dict) else found or ())
 
     async def _hear(self, row: Any) -> None:
-        told = self._seal.open(self._place, row.get(b"s"))
-        if told is None:
+        sealed = self._seal.open(self._place, row.get(b"s"))
+        if sealed is None:
             return  # of another version or key
-        kind, _, what = told.decode("utf-8", "replace").partition(" ")
+        kind, _, what = sealed.decode("utf-8", "replace").partition(" ")
         hear = self._hearers.get(kind)
         if hear is not None:
             try:

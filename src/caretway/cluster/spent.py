@@ -95,7 +95,7 @@ class RedisSpent:
         self._seal = seal
         self._outbox = outbox
         self._when_away = when_away
-        self._told_open = False
+        self._warned = False
         self._void: deque[Command] = deque(maxlen=MAX_VOID)
         self._taking_back: asyncio.Task[None] | None = None
         self._tidied: set[tuple[str, bytes]] = set()
@@ -107,9 +107,9 @@ class RedisSpent:
         except RedisAway as away:
             self._take_back(("EVAL", TAKE_BACK, *words))
             return self._without_redis(claim, away)
-        self._told_open = False
-        allowed, told = found
-        spent = [number(one) for one in told]
+        self._warned = False
+        allowed, sums = found
+        spent = [number(one) for one in sums]
         if allowed:
             added = (claim.amount.of(limit.measure) if limit.scope in claim.scopes else 0.0 for limit in claim.limits)
             spent = [now + more for now, more in zip(spent, added, strict=True)]
@@ -160,8 +160,8 @@ class RedisSpent:
                 code=UNSURE_CODE,
                 retry_after=2.0,
             )
-        if not self._told_open:
-            self._told_open = True
+        if not self._warned:
+            self._warned = True
             log.warning("runs are let through without a look at their budgets: %s", away)
         self.settle(claim.scopes, claim.day, claim.amount, claim.at)
         return ClaimOutcome(True, tuple(0.0 for _ in claim.limits))

@@ -234,8 +234,8 @@ def _signal(environ: Mapping[str, str], signal: str) -> tuple[bool, str]:
         return False, ""
     for name in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if protocol := _variable(environ, name):
-            told = f"{name}={protocol} is not spoken here; set it to {SPOKEN}, and the endpoint to that port (4318)."
-            return (True, "") if protocol == SPOKEN else (False, told)
+            problem = f"{name}={protocol} is not spoken here; set it to {SPOKEN}, and the endpoint to that port (4318)."
+            return (True, "") if protocol == SPOKEN else (False, problem)
     return True, ""
 
 

@@ -138,17 +138,17 @@ _DAY_S: Final = 86_400
 
 def known_account(usage: AccountUsage, now: float) -> dict[str, Any]:
     """`now`: unix seconds."""
-    period, plan, told = usage.period, usage.period.plan or PlanUsage(), usage.plan
+    period, plan, info = usage.period, usage.period.plan or PlanUsage(), usage.plan
     seat = next((seat for seat in usage.teams if seat.id == period.team), None)
     return {
         "known": True,
         "reason": None,
         "asked_at": int(now),
         "plan": {
-            "name": told.name or None,
-            "price": told.price or None,
-            "included_cents": told.included,
-            "on_demand_allowed": told.on_demand_allowed,
+            "name": info.name or None,
+            "price": info.price or None,
+            "included_cents": info.included,
+            "on_demand_allowed": info.on_demand_allowed,
         },
         "period": {
             "starts_at": period.starts_at,

@@ -130,7 +130,7 @@ class GatewayError(Exception):
 
     def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
         """Exception copies only `args`, which is the message, so it needs help."""
-        told = (
+        arguments = (
             self.kind,
             self.message,
             self.hint,
@@ -140,7 +140,7 @@ class GatewayError(Exception):
             self.repeatable,
             self.reason,
         )
-        return GatewayError, told
+        return GatewayError, arguments
 
     def after_work(self) -> "GatewayError":
         """The failure of a turn whose tools ran inside the gateway: repeating it would run them again."""

@@ -44,9 +44,9 @@ async def _dispatch(page: PageApi | None, handlers: Mapping[str, str], call: Htt
     assert page is not None
     method = "GET" if call.request.method == "HEAD" else call.request.method
     handler: Handler = getattr(tabs, handlers[method])
-    told = await handler(page, call)
-    if told is not None:
-        call.response.send(200, _encode(told), [*call.headers, tabs.NOT_KEPT])
+    answer = await handler(page, call)
+    if answer is not None:
+        call.response.send(200, _encode(answer), [*call.headers, tabs.NOT_KEPT])
 
 
 # ---- the table

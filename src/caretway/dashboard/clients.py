@@ -23,7 +23,7 @@ from ..cli.clients.values import (
     with_automatic_window,
 )
 from ..core.turn import ModelInfo
-from .notes import ToldRefusal
+from .notes import NotedRefusal
 
 MAX_MODELS: Final = 200
 MAX_SEEN: Final = 100
@@ -44,7 +44,7 @@ def target(url: str, models: Sequence[ModelInfo], *, keyed: bool) -> Target:
     return Target(url, f"${KEY_VARIABLE}" if keyed else NO_KEY, listed, listed[0].id if listed else "", keyed)
 
 
-def told_client(client: ClientProgram, where: Target, around: Surroundings, seen: dict[str, float]) -> dict[str, Any]:
+def client_row(client: ClientProgram, where: Target, around: Surroundings, seen: dict[str, float]) -> dict[str, Any]:
     return {
         "name": client.name,
         "title": client.title,
@@ -79,8 +79,8 @@ def _by_hand(client: ClientProgram, plan: LaunchPlan) -> list[dict[str, str]]:
     """For those whose settings cannot be added to: variables and flags."""
     lines = [f"export {name}={_quoted(value)}" for name, value in plan.environment.items() if FILES not in value]
     words = [client.program, *(word for word in plan.arguments if FILES not in word)]
-    told = [{"title": "terminal", "text": "\n".join([*lines, shlex.join(words)])}]
-    return told + [{"title": name, "text": _indented(text)} for name, text in plan.files.items()]
+    pieces = [{"title": "terminal", "text": "\n".join([*lines, shlex.join(words)])}]
+    return pieces + [{"title": name, "text": _indented(text)} for name, text in plan.files.items()]
 
 
 def _quoted(value: str) -> str:
@@ -103,7 +103,7 @@ def seen_clients(db: sqlite3.Connection, now: float) -> list[dict[str, Any]]:
     ]
 
 
-def with_mistakes(seen: list[dict[str, Any]], refused: Sequence[ToldRefusal]) -> list[dict[str, Any]]:
+def with_mistakes(seen: list[dict[str, Any]], refused: Sequence[NotedRefusal]) -> list[dict[str, Any]]:
     """Add mistakes, also of clients that never got an answer."""
     by_name = {row["client"]: row for row in seen}
     for one in refused:
@@ -126,4 +126,4 @@ def with_mistakes(seen: list[dict[str, Any]], refused: Sequence[ToldRefusal]) ->
 
 
 def all_clients(where: Target, around: Surroundings, seen: dict[str, float]) -> list[dict[str, Any]]:
-    return [told_client(client, where, around, seen) for client in CLIENTS]
+    return [client_row(client, where, around, seen) for client in CLIENTS]

@@ -124,7 +124,7 @@ class KeptContent:
         kept = self._kept.get(conversation)
         return " ".join(kept.steps[0].said[:MAX_OPENING].split()) if kept is not None else ""
 
-    def told(self, conversation: str) -> list[dict[str, object]] | None:
+    def steps(self, conversation: str) -> list[dict[str, object]] | None:
         kept = self._kept.get(conversation)
         if kept is None:
             return None

@@ -58,12 +58,12 @@ class Reader:
             self._late = snapshot or self._late
             self._stale |= stale
             return
-        told = (snapshot or b"") + (frame("changed", {"what": sorted(stale)}) if stale else b"")
-        if not told and time.monotonic() - self.written_at >= KEEP_ALIVE_S:
-            told = b":\n\n"
-        if told:
+        data = (snapshot or b"") + (frame("changed", {"what": sorted(stale)}) if stale else b"")
+        if not data and time.monotonic() - self.written_at >= KEEP_ALIVE_S:
+            data = b":\n\n"
+        if data:
             self.written_at = time.monotonic()
-            self._writer.write(told)
+            self._writer.write(data)
 
     def _catch_up(self) -> None:
         late, stale = self._late, self._stale
@@ -93,7 +93,7 @@ class Feed:
         self._access_mark = access_mark
         self._readers: set[Reader] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._told: dict[str, Any] = {}
+        self._last_snapshot: dict[str, Any] = {}
         self._frame = b""
         self._seen: Marks = {}
         self._checked_mark: object = None
@@ -161,12 +161,12 @@ class Feed:
 
     def _renew(self) -> bool:
         """False: nothing is new but the time."""
-        told = self._look()
-        at = told.pop("at")
-        if told == self._told:
+        snapshot = self._look()
+        at = snapshot.pop("at")
+        if snapshot == self._last_snapshot:
             return False
-        self._told = told
-        self._frame = frame("now", {"at": at, **told})
+        self._last_snapshot = snapshot
+        self._frame = frame("now", {"at": at, **snapshot})
         return True
 
     def _check_access(self) -> None:

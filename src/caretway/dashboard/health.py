@@ -25,8 +25,8 @@ def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) ->
     elif not status.reachable or status.signed_in is None:
         found.append(Finding("account", False, status.detail or "Cursor cannot be reached", "Run `caretway doctor`."))
     else:
-        told = status.detail or ("signed in" if status.signed_in else "not signed in")
-        found.append(Finding("account", status.signed_in, told, "" if status.signed_in else "Run `caretway login`."))
+        detail = status.detail or ("signed in" if status.signed_in else "not signed in")
+        found.append(Finding("account", status.signed_in, detail, "" if status.signed_in else "Run `caretway login`."))
     found.append(Finding("models", models > 0, f"{models} are listed", "" if models else "Run `caretway doctor`."))
     return found
 
@@ -45,13 +45,13 @@ def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
     ]
 
 
-def health_told(
+def health_view(
     findings: Sequence[Finding], servers: "McpBridge | None", notes: PageNotes, live: dict[str, Any]
 ) -> dict[str, Any]:
-    told = servers.described_servers() if servers is not None else []
+    listed = servers.described_servers() if servers is not None else []
     return {
-        "findings": [asdict(one) for one in (*findings, *mcp_findings(told))],
-        "mcp": {"enabled": servers is not None, "servers": told},
+        "findings": [asdict(one) for one in (*findings, *mcp_findings(listed))],
+        "mcp": {"enabled": servers is not None, "servers": listed},
         "refused": notes.refused,
         "recoveries": list(notes.recoveries)[::-1],
         "live": live,

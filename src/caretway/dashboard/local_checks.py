@@ -39,8 +39,8 @@ def local_findings(settings: Settings) -> list[Finding]:
 def check_simulated(asked_for: bool) -> Finding:
     if asked_for:
         return Finding("account", True, "not signed in: answers are simulated, as asked for")
-    told = "not signed in: answers are simulated"
-    return Finding("account", False, told, f"Run `caretway login`, or set CURSOR_API_KEY to a key from {KEYS_PAGE}.")
+    detail = "not signed in: answers are simulated"
+    return Finding("account", False, detail, f"Run `caretway login`, or set CURSOR_API_KEY to a key from {KEYS_PAGE}.")
 
 
 def check_data_dir(path: Path) -> Finding:
@@ -65,8 +65,8 @@ def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
     free = shutil.disk_usage(there).free
     if free >= low:
         return []
-    told = f"only {free // 1024 // 1024} MB are free in {there}: conversations and usage cannot be kept"
-    return [Finding("disk", False, told, "Free some space, or choose another --data-dir.")]
+    detail = f"only {free // 1024 // 1024} MB are free in {there}: conversations and usage cannot be kept"
+    return [Finding("disk", False, detail, "Free some space, or choose another --data-dir.")]
 
 
 def check_ledger(settings: Settings, *, whole: bool = False) -> Finding:

@@ -22,7 +22,7 @@ MAX_TOLD: Final = 500
 """Characters of a message."""
 
 
-class ToldError(Struct, frozen=True):
+class NotedError(Struct, frozen=True):
     at: float
     status: int
     code: str
@@ -35,7 +35,7 @@ class ToldError(Struct, frozen=True):
     """Empty: the request came to none."""
 
 
-class ToldRefusal(Struct):
+class NotedRefusal(Struct):
     at: float
     """The last time. Unix seconds."""
     method: str
@@ -49,7 +49,7 @@ class ToldRefusal(Struct):
     count: int = 1
 
 
-class ToldRecovery(Struct, frozen=True):
+class NotedRecovery(Struct, frozen=True):
     at: float
     rung: str
     cause: str
@@ -69,18 +69,18 @@ class AskedModel(Struct):
 
 class PageNotes(Observer):
     def __init__(self) -> None:
-        self.last_error: ToldError | None = None
-        self.errors: dict[str, ToldError] = {}
+        self.last_error: NotedError | None = None
+        self.errors: dict[str, NotedError] = {}
         """Request -> why it failed, the newest last."""
-        self.recoveries: deque[ToldRecovery] = deque(maxlen=MAX_RECOVERIES)
+        self.recoveries: deque[NotedRecovery] = deque(maxlen=MAX_RECOVERIES)
         self.responses = 0
         """How many have ended; a reader that saw another number looks again."""
-        self.refusals_told = 0
-        self._refused: dict[tuple[str, str, int, str, str, str], ToldRefusal] = {}
+        self.refusals_noted = 0
+        self._refused: dict[tuple[str, str, int, str, str, str], NotedRefusal] = {}
         self._asked: dict[tuple[str, str], AskedModel] = {}
 
     @property
-    def refused(self) -> list[ToldRefusal]:
+    def refused(self) -> list[NotedRefusal]:
         """The newest first."""
         return sorted(self._refused.values(), key=lambda one: -one.at)
 
@@ -107,14 +107,14 @@ class PageNotes(Observer):
     def _trouble(self, record: TurnRecord) -> None:
         caller, at = record.caller, record.started_at + record.total_ms / 1000
         for rung, cause in record.recoveries:
-            self.recoveries.append(ToldRecovery(at, rung, cause, record.model, caller.client, record.conversation))
+            self.recoveries.append(NotedRecovery(at, rung, cause, record.model, caller.client, record.conversation))
         if record.error:
-            told = record.message[:MAX_TOLD], record.hint[:MAX_TOLD], caller.client, record.model
+            details = record.message[:MAX_TOLD], record.hint[:MAX_TOLD], caller.client, record.model
             self._note_error(
-                record.request_id, ToldError(at, record.status, record.error, *told, "", record.conversation)
+                record.request_id, NotedError(at, record.status, record.error, *details, "", record.conversation)
             )
 
-    def _note_error(self, request: str, error: ToldError) -> None:
+    def _note_error(self, request: str, error: NotedError) -> None:
         self.last_error = error
         self.errors.pop(request, None)
         self.errors[request] = error
@@ -122,13 +122,13 @@ class PageNotes(Observer):
             del self.errors[next(iter(self.errors))]
 
     def request_refused(self, record: RefusedRequest) -> None:
-        self.refusals_told += 1
+        self.refusals_noted += 1
         code, client, key = record.code or record.kind, record.caller.client, record.caller.key
         alike = record.method, record.path, record.status, code, client, key
         message, hint = record.message[:MAX_TOLD], record.hint[:MAX_TOLD]
         known = self._refused.pop(alike, None)
         count = known.count + 1 if known is not None else 1
-        self._refused[alike] = ToldRefusal(
+        self._refused[alike] = NotedRefusal(
             record.at, record.method, record.path, record.status, code, message, hint, client, key, count
         )
         if len(self._refused) > MAX_REFUSED:
@@ -138,5 +138,5 @@ class PageNotes(Observer):
         if record.turn:
             self._note_error(
                 record.request_id,
-                ToldError(record.at, record.status, code, message, hint, client, record.model, record.path),
+                NotedError(record.at, record.status, code, message, hint, client, record.model, record.path),
             )

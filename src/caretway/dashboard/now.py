@@ -16,7 +16,7 @@ from ..core.turn import BackendStatus
 from ..processes.tasks import spawn
 from ..sessions.live import TurnView
 from .content import KeptContent
-from .notes import PageNotes, ToldError
+from .notes import NotedError, PageNotes
 
 MAX_TURNS: Final = 40
 """Of a snapshot; the others are counted. Every page that is open gets it once a second."""
@@ -82,7 +82,7 @@ class Now:
     def address(self) -> str:
         return self.facts.address
 
-    async def told(self) -> dict[str, Any]:
+    async def fresh_snapshot(self) -> dict[str, Any]:
         """For one who asks: what is not known yet is waited for, a moment."""
         self.look()
         if self._asking is not None:
@@ -137,7 +137,7 @@ class Now:
             "cluster": self._cluster(),
         }
 
-    def _last_error(self) -> ToldError | None:
+    def _last_error(self) -> NotedError | None:
         error = self._notes.last_error
         return error if error is not None and error.at > time.time() - ERROR_S else None
 

@@ -108,7 +108,7 @@ class PageApi:
     def marks(self) -> Marks:
         ended = self.notes.responses
         written = 0 if self._ledger is None else self._ledger.written  # later than the answers ended
-        read = ended, self.notes.refusals_told, written
+        read = ended, self.notes.refusals_noted, written
         rows = dict.fromkeys(("overview", "usage", "clients", "health"), read)
         return rows | {"conversations": (ended, written), "models": ended}
 

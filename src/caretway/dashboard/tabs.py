@@ -27,7 +27,7 @@ from ..sessions.live import TurnView, held_by
 from ..usage.budget import BudgetScope, Level, Measure, used, whose
 from ..usage.prices import AS_OF, SOURCE, FindPrice, age_days
 from ..usage.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen, slots
-from .health import account_findings, health_told, live_account
+from .health import account_findings, health_view, live_account
 from .local_checks import Finding, local_findings
 from .parts import PageApi, body, no_such, query
 
@@ -111,7 +111,7 @@ async def sign_out(page: PageApi, call: HttpCall) -> object:
 
 
 async def now(page: PageApi, call: HttpCall) -> object:
-    return await page.now.told()
+    return await page.now.fresh_snapshot()
 
 
 async def overview(page: PageApi, call: HttpCall) -> object:
@@ -261,15 +261,15 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
     for step in found.steps:
         step["says"] = _explained(step["session"], step["reason"])
         step |= _why_failed(page, step)
-    told = msgspec.to_builtins(found)
-    kept = page.content.told(name)
+    timeline = msgspec.to_builtins(found)
+    kept = page.content.steps(name)
     client, key = (found.steps[-1]["client"], found.steps[-1]["key"]) if found.steps else ("", "")
     return {
         "id": name,
         "client": client,
         "key": key,
         "turn": _live(page).get(name),
-        **told,
+        **timeline,
         "content": kept and await aside(_encoded, kept),
     }
 
@@ -286,8 +286,8 @@ async def forget(page: PageApi, call: HttpCall) -> object:
     stored = await page.forget_stored(name)
     responses, runs = await page.books.forget(name)
     page.overview.drop()
-    told = {"responses": responses, "runs": runs, "turns": turns, "stored": stored, "kept": kept}
-    return {"forgotten": told}
+    forgotten = {"responses": responses, "runs": runs, "turns": turns, "stored": stored, "kept": kept}
+    return {"forgotten": forgotten}
 
 
 # ---- why a session was fresh, continued, resumed, replayed or refused
@@ -358,10 +358,10 @@ def _explained(session: str, reason: str) -> str:
     for beginning, sentence in _BEGINS:
         if reason.startswith(beginning):
             return sentence
-    told = reason[:1].upper() + reason[1:]
+    sentence = reason[:1].upper() + reason[1:]
     if session == "replayed":
-        return f"{told}: the whole history was sent to a new run. `caretway usage` counts how often."
-    return f"{told}." if told else ""
+        return f"{sentence}: the whole history was sent to a new run. `caretway usage` counts how often."
+    return f"{sentence}." if sentence else ""
 
 
 # ---- usage, clients, models
@@ -435,7 +435,7 @@ def runs_out_at(level: Level, today: float, midnight: float, now: float) -> floa
     return at if level.resets_at is None or at < level.resets_at else None
 
 
-def _told_level(level: Level, *, counted: bool, runs_out: float | None = None) -> dict[str, object]:
+def _level_row(level: Level, *, counted: bool, runs_out: float | None = None) -> dict[str, object]:
     """`counted`: it has one count; budgets of a conversation or a run have one for each."""
     budget = level.budget
     return {
@@ -467,14 +467,14 @@ async def usage(page: PageApi, call: HttpCall) -> object:
     asked = query(call)
     now = time.time()
     span = _span_of(asked.get("period", "week"), now)
-    told: dict[str, Any] = {"since": span.since, "until": span.until, "by": asked.get("by", "day")}
-    if told["by"] == "tool":
+    view: dict[str, Any] = {"since": span.since, "until": span.until, "by": asked.get("by", "day")}
+    if view["by"] == "tool":
         found = await page.books.ask(lambda db: LedgerQueries(db, page.books.price).tools(span, MAX_TOOLS))
-        return told | {"rows": found or [], "ledger": page.books.kept}
-    by = _by_of(told["by"])
+        return view | {"rows": found or [], "ledger": page.books.kept}
+    by = _by_of(view["by"])
     totals = await page.books.ask(lambda db: _totals(db, page.books.price, span, by))
     return {
-        **told,
+        **view,
         **(totals or _NO_USAGE),
         "slots": slots(span, by, MAX_ROWS),
         "prices": {"source": SOURCE, "as_of": AS_OF.isoformat(), "age_days": age_days(now)},
@@ -495,12 +495,12 @@ async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:
         return list(queries.totals(today, "key", MAX_ROWS)), everybody
 
     keys, everybody = await page.books.ask(used_today) or ([], Totals())
-    told = list[dict[str, object]]()
+    rows = list[dict[str, object]]()
     for level in levels:
         counted = level.budget.scope in (BudgetScope.KEY, BudgetScope.EVERYBODY)
         at = runs_out_at(level, _pace(keys, everybody, level), today.since, now) if counted else None
-        told.append(_told_level(level, counted=counted, runs_out=at))
-    return told
+        rows.append(_level_row(level, counted=counted, runs_out=at))
+    return rows
 
 
 async def export(page: PageApi, call: HttpCall) -> None:
@@ -574,7 +574,7 @@ async def health(page: PageApi, call: HttpCall) -> object:
         live = live_account(await page.books.ask(last_answer), receipt)
     except GatewayError as unreadable:
         live = live_account(None, receipt) | {"says": unreadable.message}
-    return health_told([*found, *local], page.mcp, page.notes, live)
+    return health_view([*found, *local], page.mcp, page.notes, live)
 
 
 async def restart(page: PageApi, call: HttpCall) -> object:

@@ -48,8 +48,8 @@ def answered(fact: str, yes: str, helps: str, no: str = "") -> Judge:
 
 
 def _code(facts: Facts, fact: str) -> str:
-    told = facts.get(f"{fact}_code", "")
-    return f" ({told})" if told else ""
+    code = facts.get(f"{fact}_code", "")
+    return f" ({code})" if code else ""
 
 
 def flag(fact: str, yes: str, no: str, helps: str = NOTHING_TO_SET, *, expected: bool = True) -> Judge:

@@ -201,7 +201,7 @@ async def converse(
                 turn = await backend.start(replace(request, messages=talk.messages))
                 continue
             talk.replies.append(reply)
-            talk.messages = (*talk.messages, _told(reply))
+            talk.messages = (*talk.messages, _as_message(reply))
             if reply.error is not None:
                 talk.error = reply.error
             if reply.error is not None or not reply.calls or answer is None:
@@ -232,7 +232,7 @@ async def _go_on(backend: Backend, turn: Turn, request: TurnRequest, results: Se
     return turn
 
 
-def _told(reply: Reply) -> Message:
+def _as_message(reply: Reply) -> Message:
     if reply.calls:
         words = (Text(reply.text),) if reply.text else ()
         return Message(Role.ASSISTANT, (*words, *reply.calls))
@@ -241,13 +241,13 @@ def _told(reply: Reply) -> Message:
 
 async def _reply(turn: Turn) -> Reply:
     folding = Fold()
-    told = asyncio.Event()
-    turn.listen(told.set)
+    notified = asyncio.Event()
+    turn.listen(notified.set)
     while True:
-        told.clear()
+        notified.clear()
         events = turn.take()
         folding.add(events)
         if events and isinstance(events[-1], TERMINAL):
             return folding.reply()
         if not events:
-            await told.wait()
+            await notified.wait()

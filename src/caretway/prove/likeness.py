@@ -89,11 +89,11 @@ SWITCHES: Final[Mapping[str, tuple[str, Callable[[Facts], object]]]] = {
 
 
 def like(facts: Facts) -> Manners:
-    told: dict[str, Any] = {name: value(facts) for name, (fact, value) in SWITCHES.items() if fact in facts}
-    return replace(LIVE, name="receipt", **told)
+    switches: dict[str, Any] = {name: value(facts) for name, (fact, value) in SWITCHES.items() if fact in facts}
+    return replace(LIVE, name="receipt", **switches)
 
 
-def told_apart(manners: Manners) -> list[str]:
+def differences(manners: Manners) -> list[str]:
     """The switches in which it is not the profile `live`, for people. How long something takes is no difference."""
     return [name for name in SWITCHES if _kind(getattr(manners, name)) != _kind(getattr(LIVE, name))]
 

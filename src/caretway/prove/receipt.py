@@ -99,7 +99,7 @@ def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
     try:
         with open_file(path) as file:
             about = json.loads(file.read(MAX_BYTES))["about"]
-            told = {name: str(about.get(name, "")) for name in ("backend", "caretway", "service")}
-        return {"at": path.stat().st_mtime, **told}
+            named = {name: str(about.get(name, "")) for name in ("backend", "caretway", "service")}
+        return {"at": path.stat().st_mtime, **named}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):  # none, or not ours
         return None

@@ -50,18 +50,18 @@ class RunNotes:
         self.moments: list[Moment] = []
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._told = asyncio.Event()
+        self._noted = asyncio.Event()
 
     def note(self, what: Kind, name: str = "", text: str = "", figures: tuple[int, ...] = ()) -> None:
         if len(self.moments) < MAX_MOMENTS:
             ms = round((self._loop.time() - self._began) * 1000)
             self.moments.append(Moment(ms, what, name, text, figures))
-            self._told.set()
+            self._noted.set()
 
     async def more(self) -> None:
         """Wait for the next moment."""
-        self._told.clear()
-        await self._told.wait()
+        self._noted.clear()
+        await self._noted.wait()
 
 
 class WireWatch:
@@ -258,9 +258,9 @@ def preamble(moments: Moments) -> dict[str, Fact]:
 
 def arguments(moments: Moments) -> dict[str, Fact]:
     for call in dict.fromkeys(moment.id for moment in of(moments, "partial")):
-        told = [moment.text for moment in of(moments, "partial") if moment.id == call and moment.text]
-        if len(told) > 1:
-            grows = all(later.startswith(sooner) for sooner, later in pairwise(told))
+        partials = [moment.text for moment in of(moments, "partial") if moment.id == call and moment.text]
+        if len(partials) > 1:
+            grows = all(later.startswith(sooner) for sooner, later in pairwise(partials))
             return {"argument_text": "all so far" if grows else "pieces"}
     return {}
 

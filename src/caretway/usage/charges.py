@@ -116,7 +116,7 @@ class Budgets:
         self._general = tuple(general)
         self._find_key = find_key
         self._tell = tell
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._ready = False
         self._account: Callable[[], Awaitable[AccountUsage]] | None = None
         self._asking = False
@@ -198,11 +198,11 @@ class Budgets:
 
     def once(self, event: str, mark: str, sentence: str) -> None:
         """Tell it, unless it was told before: by whichever gateway, before or after a restart."""
-        if mark in self._told:
+        if mark in self._reported:
             return
-        if len(self._told) >= MAX_TOLD:
-            self._told.clear()
-        self._told.add(mark)
+        if len(self._reported) >= MAX_TOLD:
+            self._reported.clear()
+        self._reported.add(mark)
         spawn(self._once(event, mark, sentence), "tell-of-a-budget")
 
     async def _once(self, event: str, mark: str, sentence: str) -> None:

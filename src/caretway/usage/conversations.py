@@ -221,12 +221,12 @@ class ConversationQueries:
     def _spent(self, name: str) -> Spending:
         total = Spending()
         rows = self._db.execute(_SPENT.format(fresh=UNCACHED), (name,))
-        for variant, _, fresh, read, written, output, told, priced, *open_ in rows:
+        for variant, _, fresh, read, written, output, reported, priced, *open_ in rows:
             total.input += int(fresh or 0)
             total.cache_read += int(read)
             total.cache_write += int(written)
             total.output += int(output)
-            cents = told
+            cents = reported
             if priced and (price := self._price(variant)) is not None:
                 cents = (cents or 0.0) + listed_cents(price, *(part or 0 for part in open_))
             if cents is not None:

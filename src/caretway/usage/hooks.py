@@ -92,10 +92,10 @@ class HookQueue:
     async def _work(self) -> None:
         try:
             while self._waiting:
-                event, told = self._waiting.popleft()
+                event, body = self._waiting.popleft()
                 try:
                     async with asyncio.timeout(self._patience):
-                        await self._send(event, told)
+                        await self._send(event, body)
                 except TimeoutError:
                     log.warning("the hook did not end within %g s: %s", self._patience, event)
                 except (GatewayError, HookFailed) as failure:
@@ -126,7 +126,7 @@ class _Ending:
 
 
 def run_command(hook: CommandHook, environment: Mapping[str, str]) -> Send:
-    async def send(event: str, told: bytes) -> None:
+    async def send(event: str, body: bytes) -> None:
         ending = _Ending()
         command = Command(hook.argv, None, command_environment(environment, event))
         try:
@@ -134,7 +134,7 @@ def run_command(hook: CommandHook, environment: Mapping[str, str]) -> Send:
         except CannotStart as failure:
             raise HookFailed(str(failure)) from None
         try:
-            child.write(told + b"\n")
+            child.write(body + b"\n")
             child.close_stdin()
             exit_ = await ending.over
         finally:

@@ -170,6 +170,6 @@ def _price(name: str, row: object) -> Price:
             raise ValueError(f"{name}: `{kind}` is a number of dollars, not {value!r}")
     if missing := [kind for kind in ("input", "output") if kind not in row]:
         raise ValueError(f"{name}: `{missing[0]}` is missing")
-    told = {str(kind): float(value) for kind, value in row.items() if isinstance(value, int | float)}
-    whole = told["input"]
-    return Price(whole, told.get("cache_write", whole), told.get("cache_read", whole), told["output"], own=True)
+    values = {str(kind): float(value) for kind, value in row.items() if isinstance(value, int | float)}
+    whole = values["input"]
+    return Price(whole, values.get("cache_write", whole), values.get("cache_read", whole), values["output"], own=True)

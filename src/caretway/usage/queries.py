@@ -319,9 +319,9 @@ def event_cost(ledger: sqlite3.Connection, span: Span, listed: UsageEvents) -> E
 
 
 def figures(row: Totals) -> dict[str, Any]:
-    told = asdict(row)
-    told.pop("group")
-    return told | {"tokens": row.tokens, "cents": row.cents}
+    fields = asdict(row)
+    fields.pop("group")
+    return fields | {"tokens": row.tokens, "cents": row.cents}
 
 
 def as_csv(by: str, rows: Iterable[Totals]) -> Iterator[str]:

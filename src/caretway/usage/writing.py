@@ -186,8 +186,8 @@ def _refused(record: RefusedRequest) -> tuple[object, ...]:
     caller, code = record.caller, record.code or record.kind
     model = _name(record.model)
     names = (caller.key, caller.client, record.dialect, "", model, model, model, "", "")
-    told = (record.request_id, REFUSED, record.kind, record.kind, code, False, 0)
-    return (record.at, *names, *told, None, None, None, None, None, False, None, None, 0.0, "", "", "")
+    counted = (record.request_id, REFUSED, record.kind, record.kind, code, False, 0)
+    return (record.at, *names, *counted, None, None, None, None, None, False, None, None, 0.0, "", "", "")
 
 
 def _run(record: RunRecord) -> tuple[object, ...]:

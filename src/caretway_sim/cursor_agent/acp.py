@@ -90,7 +90,7 @@ class Choices:
         return OPTIONS.get(self.model, {})
 
     @property
-    def told(self) -> str:
+    def choice_text(self) -> str:
         return " ".join([self.model, *(f"{key}={value}" for key, value in self.options.items())])
 
     def about(self) -> dict[str, Any]:
@@ -371,7 +371,7 @@ class AcpServer:
         doing = _Doing(self, session, faults, prompt, said)
         try:
             if faults.has("choices"):
-                doing.say(session.choices.told)
+                doing.say(session.choices.choice_text)
             if pictures and (faults.has("pictures") or not has_script(prompt)):
                 doing.say(pictures_seen(pictures))
             if session.servers:

@@ -245,10 +245,10 @@ def rules(cwd: str) -> str:
 
 def instead(step: Exec, cwd: str, servers: Sequence[ReachedServer]) -> ToolUse | None:
     """None: nobody has named a server, or it has nothing that fits."""
-    told, subjects = rules(cwd), _SUBJECTS.get(step.kind, ())
+    rule_text, subjects = rules(cwd), _SUBJECTS.get(step.kind, ())
     wanted = str(next(iter(step.args.values()), ""))
     for server in servers:
-        for tool in server.tools if f"MCP server `{server.name}`" in told else ():
+        for tool in server.tools if f"MCP server `{server.name}`" in rule_text else ():
             if taken := next((name for name in subjects if name in tool.schema.get("properties", ())), None):
                 return ToolUse(tool.shown, _filled(tool) | {taken: wanted})
     return None

@@ -207,11 +207,11 @@ class PrintRun:
         body: dict[str, Any] = {"args": {**args, "toolCallId": call}}
         payload = {"description": f"simulated {kind}", own.key: body}
 
-        def told(subtype: str) -> None:
+        def report(subtype: str) -> None:
             record = self.record("tool_call", subtype=subtype, call_id=call, tool_call=payload)
             self.pipe.line(record | {"model_call_id": model_call} | self._stamp())
 
-        told("started")
+        report("started")
         time.sleep(self.faults.number("slow-tool", 0.0) / 1000)
         reason = ""
         if own.gated and self.options.mode != "agent":
@@ -228,7 +228,7 @@ class PrintRun:
                 success["content"] = "x" * int(self.faults.number("long-line", 300_000))
             body["result"] = {"success": success}
             self.results = [text]
-        told("completed")
+        report("completed")
 
     def _query(self, query_type: str, args: dict[str, Any]) -> None:
         """Ask for permission. The input is closed, so nobody answers, and that means no."""

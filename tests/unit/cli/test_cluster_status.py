@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from caretway.cli.cluster_status import ClusterReport, as_lines, redis_place, told
+from caretway.cli.cluster_status import ClusterReport, as_lines, redis_place, report_json
 from caretway.cli.terminal import Style
 from caretway.cluster.directory import SCHEMA, Replica
 from caretway.cluster.spent import TotalRow
@@ -57,7 +57,7 @@ def test_a_cluster_that_is_empty() -> None:
 
 
 def test_as_json() -> None:
-    found = json.loads(json.dumps(told(report())))
+    found = json.loads(json.dumps(report_json(report())))
     assert found["redis"] == {"there": True, "address": "10.0.0.5:6379"}
     assert found["replicas"][1] == {
         "id": "77fe",

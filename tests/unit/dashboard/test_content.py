@@ -27,7 +27,7 @@ def held(kept: KeptContent, conversation: str) -> int:
     """Characters, as they are told and as a script."""
     write = kept.script(conversation)
     assert write is not None
-    return len(json.dumps(kept.told(conversation))) + len(write())
+    return len(json.dumps(kept.steps(conversation))) + len(write())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_newest_steps_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     kept.keep = True
     for n in range(100):
         heard(kept, "one", f"step {n}", Text("yes " * 10))
-    told = kept.told("one")
+    told = kept.steps("one")
     assert told is not None
     assert told[-1]["said"] == "step 99" and 1 < len(told) < 100
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from caretway.prove.likeness import SWITCHES, like, told_apart
+from caretway.prove.likeness import SWITCHES, differences, like
 from caretway_sim.manners import LIVE
 
 TABLE: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -67,8 +67,8 @@ def test_the_table_flips_every_switch() -> None:
 
 
 def test_times_are_no_difference() -> None:
-    assert told_apart(like({"gaps_ms": (400, 500), "checkpoint_after_call_ms": 90})) == []
-    assert told_apart(like({"gaps_ms": (1, 2), "checkpoint_after_call_ms": -1})) == [
+    assert differences(like({"gaps_ms": (400, 500), "checkpoint_after_call_ms": 90})) == []
+    assert differences(like({"gaps_ms": (1, 2), "checkpoint_after_call_ms": -1})) == [
         "checkpoint_after_call_ms",
         "sibling_gaps_ms",
     ]

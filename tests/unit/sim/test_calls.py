@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from caretway_sim.manners import CLASSIC, LIVE
 from caretway_sim.model_input import CONTEXT_TOKENS
-from caretway_sim.play_calls import Ids, gap_before, told_arguments
-from caretway_sim.voice import StepUsage, totals, window_told
+from caretway_sim.play_calls import Ids, argument_texts, gap_before
+from caretway_sim.voice import StepUsage, shown_window, totals
 
 
 def test_r3_ids_have_85_characters_and_a_newline() -> None:
@@ -32,10 +32,10 @@ def test_r2_the_envelope_has_an_id_of_its_own() -> None:
 
 @given(st.text(max_size=40), st.integers(1, 5))
 def test_r1_arguments_are_told_all_so_far_or_in_pieces(text: str, pieces: int) -> None:
-    grown = told_arguments(text, pieces, LIVE)
+    grown = argument_texts(text, pieces, LIVE)
     assert (grown or [""])[-1] == text
     assert all(after.startswith(before) for before, after in pairwise(grown))
-    assert "".join(told_arguments(text, pieces, replace(LIVE, argument_text="pieces"))) == text
+    assert "".join(argument_texts(text, pieces, replace(LIVE, argument_text="pieces"))) == text
 
 
 def test_r5_the_calls_of_a_step_are_staggered() -> None:
@@ -46,8 +46,8 @@ def test_r5_the_calls_of_a_step_are_staggered() -> None:
 
 
 def test_m7_the_first_checkpoint_does_not_know_the_window() -> None:
-    assert [window_told(LIVE, before) for before in range(3)] == [0, CONTEXT_TOKENS, CONTEXT_TOKENS]
-    assert window_told(CLASSIC, 0) == CONTEXT_TOKENS
+    assert [shown_window(LIVE, before) for before in range(3)] == [0, CONTEXT_TOKENS, CONTEXT_TOKENS]
+    assert shown_window(CLASSIC, 0) == CONTEXT_TOKENS
 
 
 def test_u1_input_includes_what_was_cached() -> None:

@@ -27,7 +27,7 @@ def test_a_short_form_and_words_before_it() -> None:
     assert message.parts == (
         InputText("I look."),
         InputCall("told-1-0", "", "{}"),
-        InputResult("told-1-0", "", "rain", told=True),
+        InputResult("told-1-0", "", "rain", in_prose=True),
     )
 
 
@@ -50,7 +50,7 @@ def test_r21_a_result_in_turns_is_seen() -> None:
     ]
     merged = in_turns([ASKED, InputMessage("assistant", (InputText("I look."),))], [turn])
     assert [message.role for message in merged] == ["user", "assistant", "assistant", "tool"]
-    assert merged[-1].parts == (InputResult("c", "add", "seven", told=True),)
+    assert merged[-1].parts == (InputResult("c", "add", "seven", in_prose=True),)
     assert count_results(merged) == 0, "the state does not hold it as a result"
 
 

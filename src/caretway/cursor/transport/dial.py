@@ -134,7 +134,7 @@ class Origin(Struct, frozen=True):
     """The proxy on the way, for messages."""
 
     @property
-    def told(self) -> str:
+    def shown(self) -> str:
         """The host, as messages name it."""
         return f"{self.host} (through the proxy {self.via})" if self.via else self.host
 

@@ -211,16 +211,16 @@ def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> Gate
     label = said(error.name or error.code)
     if kind not in RETRYABLE and re.search(_CALLED_TEMPORARY, label):
         label = ""
-    told = f"Cursor: {said(message)}" if message else f"Cursor answered {label or 'with an error'}"
+    text = f"Cursor: {said(message)}" if message else f"Cursor answered {label or 'with an error'}"
     if message and label:
-        told += f" ({label})"
+        text += f" ({label})"
     hint, code = HINTS[kind], BLOB_NOT_FOUND if re.search(_BLOB_WORDS, _words(error)) else None
     if run is None:
         hint = call_hint(error) or hint
     elif row is not None:
         hint = words_for(row.hint, run)
-        told, code = words_for(row.message, run) or told, code or row.code
-    return GatewayError(kind, told, hint=hint, code=code, retry_after=_retry_after_info(error))
+        text, code = words_for(row.message, run) or text, code or row.code
+    return GatewayError(kind, text, hint=hint, code=code, retry_after=_retry_after_info(error))
 
 
 def fault_from_status(status: int, headers: Mapping[str, str], body: bytes) -> GatewayError:

@@ -83,7 +83,7 @@ class H2Codec:
         "_rest",
         "_send_window",
         "_streams",
-        "_table_told",
+        "_table_sent",
         "_takers",
         "last_stream_id",
         "max_concurrent_streams",
@@ -108,7 +108,7 @@ class H2Codec:
         self._fields = FieldReader()
         self.outgoing: list[bytes] = []
         """Frames that are to be sent; `data_to_send` takes them."""
-        self._table_told = False
+        self._table_sent = False
         self._takers: dict[int, Callable[[int, int, bytes, list[Heard]], None]] = {
             FrameType.DATA: self._take_data,
             FrameType.HEADERS: self._take_headers,
@@ -141,8 +141,8 @@ class H2Codec:
         self.last_stream_id = stream_id = self.last_stream_id + 2 if self.last_stream_id else 1
         halves = self._streams[stream_id] = _Halves(self._first_send_window, self._first_receive_window)
         halves.our_end = end
-        if not self._table_told:
-            self._table_told, block = True, NO_TABLE + block
+        if not self._table_sent:
+            self._table_sent, block = True, NO_TABLE + block
         self.outgoing.append(head_frames(stream_id, block, end=end, limit=self.max_frame_bytes))
         return stream_id
 

@@ -226,7 +226,7 @@ class H2Transport:
 
     async def _open_connection(self) -> H2Connection:
         """A new one in the pool, greeted by its peer. The caller takes it before it awaits anything."""
-        limits, host = self._limits, self._dial.origin.told
+        limits, host = self._limits, self._dial.origin.shown
         connection = None
         try:
             _, connection = await self._dial(lambda: H2Connection(limits, host, self._changed))

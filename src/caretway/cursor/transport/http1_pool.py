@@ -180,7 +180,7 @@ class Http1Pool:
             connection.start(exchange)
 
     async def _connect(self) -> Http1Connection:
-        host = self._dial.origin.told
+        host = self._dial.origin.shown
         _, connection = await self._dial(lambda: Http1Connection(self, host))
         if self._closed:
             connection.abort()

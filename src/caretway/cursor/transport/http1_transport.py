@@ -192,7 +192,7 @@ class Http1Run(Http1Stream):
             return
         body = self._writer.write(message)
         if self._unsent and self._unsent_bytes + len(body) > self._limits.max_unsent_bytes:
-            error = cut(f"{self._origin.told} does not take what is sent; {self._unsent_bytes} bytes are waiting")
+            error = cut(f"{self._origin.shown} does not take what is sent; {self._unsent_bytes} bytes are waiting")
             self._loop.call_soon(self._fail, error)  # soon: we are inside a call of the owner's
             return
         self._unsent.append(body)
@@ -253,7 +253,7 @@ class Http1Run(Http1Stream):
 
     def _unheard(self, what: str) -> None:
         self.doubt()
-        self._fail(cut(f"{self._origin.told} {what}"))
+        self._fail(cut(f"{self._origin.shown} {what}"))
 
     def append_ended(self, append: "_Append", error: GatewayError | None) -> None:
         if append in self._in_flight:

@@ -100,13 +100,13 @@ class Identity(Struct, frozen=True):
 
     def headers(self) -> dict[str, str]:
         """Headers that are equal in every call; the token is not among them."""
-        told = {
+        headers = {
             "user-agent": self.client_version,
             "x-cursor-client-type": self.client_type,
             "x-cursor-client-version": self.client_version,
             "x-ghost-mode": "true" if self.ghost_mode else "false",
         }
-        return {**told, "x-cursor-timezone": self.time_zone} if self.time_zone else told
+        return {**headers, "x-cursor-timezone": self.time_zone} if self.time_zone else headers
 
 
 def new_id() -> str:

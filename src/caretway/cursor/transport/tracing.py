@@ -76,11 +76,11 @@ class _Ear:
         self._run = run
 
     def on_messages(self, messages: list[bytes]) -> None:
-        told = [
+        kinds = [
             ("end of stream" if isinstance(message, End) else kind(pb.AgentServerMessage, message), len(message))
             for message in messages
         ]
-        self._recorder.write("received", run=self._run, messages=told)
+        self._recorder.write("received", run=self._run, messages=kinds)
         self._handler.on_messages(messages)
 
     def on_closed(self, error: GatewayError | None) -> None:
@@ -96,8 +96,8 @@ class _Mouth:
         self.pause, self.resume = stream.pause, stream.resume
 
     def send(self, message: bytes) -> None:
-        told = [(kind(pb.AgentClientMessage, message), len(message))]
-        self._recorder.write("sent", run=self._run, messages=told)
+        kinds = [(kind(pb.AgentClientMessage, message), len(message))]
+        self._recorder.write("sent", run=self._run, messages=kinds)
         self._stream.send(message)
 
     def doubt(self) -> None:

@@ -66,12 +66,12 @@ def read_period(answer: dict[str, Any], team: int | None = None) -> PeriodUsage:
     )
 
 
-def _plan_usage(told: Any) -> PlanUsage | None:
-    if not isinstance(told, dict):
+def _plan_usage(fields: Any) -> PlanUsage | None:
+    if not isinstance(fields, dict):
         return None
-    shares = [_number(told.get(name)) for name in _SHARES]
-    spent, included, bonus = (_number(told.get(name)) or 0.0 for name in _MONEY)
-    remaining, limit = _number(told.get("remaining")) or 0.0, _number(told.get("limit"))
+    shares = [_number(fields.get(name)) for name in _SHARES]
+    spent, included, bonus = (_number(fields.get(name)) or 0.0 for name in _MONEY)
+    remaining, limit = _number(fields.get("remaining")) or 0.0, _number(fields.get("limit"))
     # A share that is missing is zero, unless all of them are and something was spent: then nobody counts shares.
     untouched = not spent and remaining >= (limit or 0.0)
     if untouched or any(share is not None for share in shares):
@@ -80,30 +80,30 @@ def _plan_usage(told: Any) -> PlanUsage | None:
     return PlanUsage(own, others, total, spent, included, bonus, remaining, limit)
 
 
-def _on_demand(told: Any) -> OnDemand | None:
-    if not isinstance(told, dict):
+def _on_demand(fields: Any) -> OnDemand | None:
+    if not isinstance(fields, dict):
         return None
-    alone = any(name.startswith("individual") for name in told)
-    shared = told.get("limitType") == "team" or ("limitType" not in told and not alone)
+    alone = any(name.startswith("individual") for name in fields)
+    shared = fields.get("limitType") == "team" or ("limitType" not in fields and not alone)
     whose = "pooled" if shared else "individual"
-    limit, remaining = _number(told.get(f"{whose}Limit")), _number(told.get(f"{whose}Remaining"))
+    limit, remaining = _number(fields.get(f"{whose}Limit")), _number(fields.get(f"{whose}Remaining"))
     unlimited = limit is not None and limit >= UNLIMITED
     if unlimited:
         limit = remaining = None
     elif limit is not None:
         remaining = remaining or 0.0
-    return OnDemand(shared, limit, _number(told.get(f"{whose}Used")) or 0.0, remaining, unlimited)
+    return OnDemand(shared, limit, _number(fields.get(f"{whose}Used")) or 0.0, remaining, unlimited)
 
 
 def read_plan(answer: dict[str, Any]) -> PlanInfo:
-    told = answer.get("planInfo")
-    if not isinstance(told, dict):
+    info = answer.get("planInfo")
+    if not isinstance(info, dict):
         return PlanInfo()
     return PlanInfo(
-        _text(told.get("planName")),
-        _number(told.get("includedAmountCents")),
-        _text(told.get("price")),
-        _moment(told.get("billingCycleEnd")),
+        _text(info.get("planName")),
+        _number(info.get("includedAmountCents")),
+        _text(info.get("price")),
+        _moment(info.get("billingCycleEnd")),
     )
 
 
@@ -220,7 +220,7 @@ class UsageApi:
     async def account(self) -> AccountUsage:
         """Everything at once. Only the current period must be known; the rest may be missing."""
         period, teams = await self._period_and_teams()
-        return AccountUsage(period, await self._plan_if_told(), teams)
+        return AccountUsage(period, await self._plan_if_reported(), teams)
 
     async def current(self) -> PeriodUsage:
         """The current billing period of the account, or else of its seat in a team."""
@@ -248,7 +248,7 @@ class UsageApi:
         plan = read_plan(await self._ask(paths.PLAN_INFO, {}))
         return replace(plan, on_demand_allowed=read_on_demand_allowed(await self._ask(paths.HARD_LIMIT, {})))
 
-    async def _plan_if_told(self) -> PlanInfo:
+    async def _plan_if_reported(self) -> PlanInfo:
         try:
             return await self.plan()
         except GatewayError as failure:

@@ -66,10 +66,10 @@ def reachable(state: bytes, lookup: Lookup) -> dict[bytes, bytes]:
 def ids_in(data: bytes, depth: int = 0) -> list[bytes]:
     """What may be a blob's id in a serialised message: every field of 32 bytes, at any depth."""
     try:
-        told: Any = UnknownFieldSet(Empty.FromString(data))
+        unknown: Any = UnknownFieldSet(Empty.FromString(data))
     except DecodeError:
         return []  # it is no message
-    fields = [each.data for each in told if each.wire_type == LENGTH_DELIMITED]
+    fields = [each.data for each in unknown if each.wire_type == LENGTH_DELIMITED]
     ids = [value for value in fields if len(value) == ID_BYTES]
     if depth < MAX_DEPTH:
         ids += [key for value in fields if len(value) > ID_BYTES for key in ids_in(value, depth + 1)]
