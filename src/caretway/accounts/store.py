@@ -138,10 +138,10 @@ class FileSignInStore:
 
     def read(self) -> str | None:
         try:
-            if self._path.stat().st_mode & 0o077:
-                log.warning("%s was open to other users; it is private now", self._path)
-                self._path.chmod(0o600)
             with open_file(self._path) as file:
+                if os.fstat(file.fileno()).st_mode & 0o077:
+                    log.warning("%s was open to other users; it is private now", self._path)
+                    os.fchmod(file.fileno(), 0o600)
                 data = file.read(MAX_STORED + 1)
             if len(data) > MAX_STORED:
                 raise OSError(errno.EFBIG, "it is larger than sign-ins can be")

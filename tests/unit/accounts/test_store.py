@@ -126,6 +126,17 @@ def test_for_this_user_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert mode(file.parent) == 0o700
 
 
+def test_a_link_to_something_else_changes_no_modes(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir(mode=0o755)
+    kept = open_sign_ins(tmp_path / "data", "file")
+    kept.keep(URL, ACCOUNT)
+    Path(kept.place).unlink()
+    Path(kept.place).symlink_to(tmp_path / "folder")
+    with pytest.raises(GatewayError, match="not a regular file"):
+        kept.find(URL)
+    assert mode(tmp_path / "folder") == 0o755
+
+
 def test_a_write_that_fails_leaves_the_old_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = open_sign_ins(tmp_path, "file")
     kept.keep(URL, ACCOUNT)
