@@ -34,7 +34,7 @@ from ..core.addresses import is_public
 from ..core.errors import GatewayError
 from ..processes.tasks import spawn
 from .definitions import Remote, ServerDefinition, is_loopback
-from .sign_ins import McpSignIn, SignInFile, SignInNeeded, SignInState, ends_at
+from .sign_ins import TOKEN, McpSignIn, SignInFile, SignInNeeded, SignInState, ends_at
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,11 @@ MAX_TOKEN: Final = 12_000
 MAX_RENEWALS: Final = 10
 RENEWALS_S: Final = 60.0
 """A server whose tokens end at once gets no more of them than `MAX_RENEWALS` in so many seconds."""
+AGAIN_S: Final = 10.0
+"""After a renewal that failed, though it was not refused."""
+MAX_LINK: Final = 8_000
+"""Characters of the link to a sign-in: it is printed, and servers take no longer ones."""
 _CODE: Final = re.compile(r"[a-z_]{1,60}")
-_TEXT: Final = re.compile(r"[!-~]+")
 _HIDDEN: Final = "***"
 
 
@@ -150,7 +153,7 @@ def _refusal(request: httpx2.Request, response: httpx2.Response) -> SignInFailed
     """The refusal without its body: a server may repeat what it was sent."""
     try:
         answer = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     code = answer.get("error") if isinstance(answer, dict) else None
     known = f", {code}" if isinstance(code, str) and _CODE.fullmatch(code) else ""
@@ -191,7 +194,7 @@ class _Held:
         for token in filter(None, (tokens.access_token, tokens.refresh_token)):
             if len(token) > MAX_TOKEN:
                 raise SignInFailed(f"it gave a token of {len(token)} characters; at most {MAX_TOKEN} are taken")
-            if not _TEXT.fullmatch(token):
+            if not TOKEN.fullmatch(token):
                 raise SignInFailed("it gave a token with characters that no header can hold")
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
@@ -258,6 +261,8 @@ class _Client(OAuthClientProvider):
             )
         if why := misplaced(url, self._url, (), ()):
             raise SignInFailed(why)
+        if url.userinfo or len(link) > MAX_LINK:  # as in https://accounts.example@evil.example
+            raise SignInFailed(f"its link to the sign-in at {_place(url)} has a user's name or is too long")
         await self._person.visit(link, self._url.host)
 
     async def renew(self, kept: McpSignIn) -> McpSignIn:
@@ -375,6 +380,11 @@ class ServerSignIn(httpx2.Auth):
         self._why = ""
         self._trouble = ""
         """Why the last renewal failed, although the server did not refuse it."""
+        self._again_at = 0.0
+        """On the loop's clock: the end of the pause after that."""
+        self._stored: McpSignIn | None = None
+        self._unstored: McpSignIn | None = None
+        """Renewed, but it could not be written."""
         self._renewing: asyncio.Task[McpSignIn | None] | None = None
         self._renewals: deque[float] = deque(maxlen=MAX_RENEWALS)
 
@@ -395,7 +405,7 @@ class ServerSignIn(httpx2.Auth):
         if kept is not None and kept.renewable and kept.due(time.time()):
             kept = await self._renewed(kept)
         response = yield _with(request, kept)
-        if response.status_code == 401 and kept is not None and kept is first and not self._trouble:
+        if response.status_code == 401 and kept is not None and kept is first:
             kept = await self._renewed(kept)
             if kept is not None and kept.access_token != first.access_token:
                 await _drop_body(response)
@@ -420,14 +430,23 @@ class ServerSignIn(httpx2.Auth):
         seen = self._file.touched()
         if seen != self._seen:
             try:
-                self._kept, self._seen = await self._file.read(), seen
+                self._kept, self._seen, self._trouble = await self._read(), seen, ""
             except GatewayError as unreadable:
                 log.warning("%s", unreadable.message)
         return self._kept
 
+    async def _read(self) -> McpSignIn | None:
+        before, self._stored = self._stored, await self._file.read()
+        if self._unstored is not None and self._stored == before:
+            return self._unstored
+        self._unstored = None
+        return self._stored
+
     async def _renewed(self, used: McpSignIn) -> McpSignIn | None:
         """The sign-in that takes the place of `used`: `used` itself if there is none. One renewal serves all requests
         that wait for it, and it ends although they may be given up: its answer must not be lost."""
+        if self._trouble and asyncio.get_running_loop().time() < self._again_at:
+            return used
         if self._renewing is None or self._renewing.done():
             self._renewing = spawn(self._renew(used), "mcp-renewal")
         return await asyncio.shield(self._renewing)
@@ -435,12 +454,13 @@ class ServerSignIn(httpx2.Auth):
     async def _renew(self, used: McpSignIn) -> McpSignIn | None:
         try:
             async with self._file.locked():
-                kept = await self._file.read()  # another process, or another request, may have been faster
+                kept = await self._read()  # another process, or another request, may have been faster
                 if kept is not None and kept.access_token == used.access_token and kept.renewable:
                     kept = await self._ask_to_renew(kept)
             self._kept, self._trouble = kept, ""
         except Exception as failure:  # of the SDK, the disk, the server; the request is then sent as it is
             self._trouble = f"its sign-in was not renewed: {plain(self.hide(_words(failure)))}"
+            self._again_at = asyncio.get_running_loop().time() + AGAIN_S
             log.warning("MCP server %s: %s", self._definition.name, self._trouble)
             return used
         return kept
@@ -458,7 +478,13 @@ class ServerSignIn(httpx2.Auth):
         except SignInRefused as refused:
             renewed = _marked(kept, str(refused))
             log.warning("MCP server %s does not renew its sign-in: %s", self._definition.name, refused)
-        await self._file.write(renewed)
+        try:
+            await self._file.write(renewed)
+        except GatewayError as failure:  # it is used all the same: the server may take the one before no more
+            log.error(
+                "MCP server %s: its sign-in as it is now is not stored: %s", self._definition.name, failure.message
+            )
+            self._unstored = renewed
         return renewed
 
 

@@ -6,6 +6,7 @@ Knows nothing of OAuth's requests: `oauth` has these, and loads the SDK.
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -13,12 +14,15 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ..accounts.store import DIRECTORY, LockedDirectory, SignInStore, open_vault
+from ..core.errors import GatewayError
 
 FILE: Final = "sign-in.json"
 EARLY_S: Final = 30.0
 """A token is renewed so long before its end, or in the last tenth of its life if that is shorter."""
 LONGEST_LIFE_S: Final = 10 * 365 * 86_400
 
+TOKEN: Final = re.compile(r"[!-~]+")
+"""What a header can hold."""
 MAX_WHY: Final = 160
 """Characters of a reason, so that the command behind it is not cut off."""
 
@@ -79,18 +83,21 @@ class SignInFile(LockedDirectory):
         text = await asyncio.to_thread(self._vault.read)
         try:
             kept = msgspec.json.decode(text or "", type=McpSignIn)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
-        return kept if kept.url == self.url and kept.tokens.get("access_token") else None
+        return kept if kept.url == self.url and TOKEN.fullmatch(str(kept.tokens.get("access_token", ""))) else None
 
     async def write(self, sign_in: McpSignIn) -> None:
         """Call it within `locked`."""
         await asyncio.to_thread(self._vault.write, msgspec.json.encode(sign_in).decode())
 
     async def forget(self) -> bool:
-        """False: there was none."""
+        """False: there was none. What cannot be read goes, too."""
         async with self.locked():
-            there = await self.read() is not None
+            try:
+                there = await self.read() is not None
+            except GatewayError:
+                there = True
             await asyncio.to_thread(self._vault.erase)
         return there
 

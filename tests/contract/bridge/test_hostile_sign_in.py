@@ -2,7 +2,9 @@
 beside each of them, and must see neither a token nor a code."""
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from caretway.accounts import store
 from caretway.mcp import oauth
 from caretway.mcp.definitions import OAuthClient, Remote, ServerDefinition
 from caretway.mcp.oauth import MAX_RENEWALS, ServerSignIn, SignInFailed, misplaced, sign_in
@@ -185,6 +188,23 @@ HOSTILE: Final[dict[str, tuple[dict[str, Answer], str]]] = {
         {"/mcp": lambda evil: StreamingResponse(_for_ever(), 401)},
         "it does not accept the sign-in that it has just given (HTTP 401)",
     ),
+    "a link that looks like another server's": (
+        {
+            "/.well-known/oauth-authorization-server": lambda evil: metadata(
+                authorization_endpoint=f"http://accounts.example@{evil.origin[7:]}/authorize"
+            )(evil)
+        },
+        "its link to the sign-in at {0.origin} has a user's name or is too long",
+    ),
+    "a link without an end": (
+        {
+            "/.well-known/oauth-authorization-server": lambda evil: metadata(
+                authorization_endpoint=f"{evil.origin}/{'a' * 60_000}"
+            )(evil)
+        },
+        "has a user's name or is too long",
+    ),
+    "a refusal that is nested": ({"/token": raw("[" * 100_000, 400)}, "{0.origin} answered HTTP 400"),
     "escapes for the terminal": ({"/register": raw("\x1b[2J", 403)}, "{0.origin} answered HTTP 403"),
 }
 
@@ -267,6 +287,88 @@ async def test_a_renewal_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         kept = await open_sign_in(tmp_path, "file", server.url).read()
         assert kept is not None
         assert kept.refused == ""
+
+
+async def again(auth: ServerSignIn, url: str) -> int:
+    async with httpx2.AsyncClient(auth=auth, trust_env=False) as http:
+        return (await http.get(url)).status_code
+
+
+async def test_a_renewal_that_fails_is_tried_again_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if nothing but a refusal shows that a token has ended."""
+    answers = {"/token": raw("", 503)}
+    async with evil(answers) as (server, _):
+        auth, statuses = await used(server, tmp_path, 3)
+        assert (set(statuses), server.tokens) == ({401}, 1)
+        assert "answered HTTP 503" in str(auth.problem())
+
+        monkeypatch.setattr(oauth, "AGAIN_S", 0.0)
+        auth, _ = await used(server, tmp_path, 2)
+        assert server.tokens == 3
+        answers["/token"] = token(f"{SECRET}-2")
+        await again(auth, server.url)
+        assert server.tokens == 4
+        answers["/mcp"] = raw("")
+        assert await again(auth, server.url) == 200
+        assert auth.problem() is None
+
+
+async def test_a_sign_in_that_cannot_be_stored_is_used_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server may take the one before no more."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    answers: dict[str, Answer] = {"/mcp": raw("")}
+    async with evil(answers) as (server, _):
+        auth, _ = await used(server, tmp_path, 0, ends_at=1.0)
+        tokens = iter(range(1, 10))
+        answers["/token"] = lambda evil: token(f"{SECRET}-{next(tokens)}", expires_in=3600)(evil)
+        with monkeypatch.context() as patched:
+            patched.setattr(store, "write_file", full)
+            assert [await again(auth, server.url) for _ in range(3)] == [200] * 3
+        assert server.tokens == 1
+        assert "its sign-in as it is now is not stored: Cannot write the sign-in" in caplog.text
+        assert SECRET not in caplog.text
+
+
+DAMAGED: Final = {
+    "nested": '{"url": "URL", "tokens": {"access_token": ' + "[" * 100_000,
+    "a token that is a second header": '{"url": "URL", "client": {}, "tokens": {"access_token": "secret\\r\\nx: y"}}',
+    "a token that no header holds": '{"url": "URL", "client": {}, "tokens": {"access_token": "sécret"}}',
+    "a list": "[1]",
+    "too large": " " * 9 * 2**20,
+    "of other bytes": "\udcff",
+}
+
+
+def damage(place: Path, what: str, url: str) -> None:
+    place.parent.mkdir(parents=True)
+    if what == "a pipe":
+        os.mkfifo(place)
+    elif what == "a link to itself":
+        place.symlink_to(place)
+    else:
+        place.write_bytes(DAMAGED[what].replace("URL", url).encode(errors="surrogateescape"))
+
+
+@pytest.mark.parametrize("what", [*DAMAGED, "a pipe", "a link to itself"])
+async def test_a_damaged_file(tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As if there was none: the server is asked without it, and `logout` and `login` put another in its place."""
+    async with evil({}) as (server, _):
+        file = open_sign_in(tmp_path, "file", server.url)
+        place = Path(file.place)
+        damage(place, what, server.url)
+        auth = ServerSignIn(ServerDefinition("evil", Remote(server.url)), file)
+        assert await again(auth, server.url) == 401
+        assert auth.state == "needed"
+        await file.forget()
+        assert place.name not in os.listdir(place.parent)
+        assert "secret" not in caplog.text
 
 
 async def test_a_renewal_that_is_refused_is_not_asked_for_again(tmp_path: Path) -> None:
