@@ -217,7 +217,7 @@ class Gateway:
             self._server.cut()
 
     async def _drained(self, seconds: float) -> None:
-        """Until no turn is left. Balancers get a moment to notice in any case."""
+        """Wait until no turn is left, but at least as long as load balancers need to notice."""
         for look in range(int(seconds / DRAIN_LOOK_S)):
             if not self.tenants.live and look * DRAIN_LOOK_S >= DRAIN_NOTICE_S:
                 return

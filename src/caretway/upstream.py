@@ -274,13 +274,13 @@ async def open_backend(settings: Settings, around: Around | None = None) -> Asyn
 
 
 def account_source(backend: Backend) -> Callable[[], Awaitable[AccountUsage]] | None:
-    """Who reports what the account has used; None: nobody. Of the backend itself, not of one around it."""
+    """The call that reports the account's usage, None if the backend has none. Looks inside the backend's wrapper."""
     counted = _inner(backend)
     return counted.usage.account if isinstance(counted, AgentBackend) else None
 
 
 def events_source(backend: Backend) -> Callable[..., Awaitable[UsageEvents]] | None:
-    """Who lists what single runs cost, as `UsageApi.events`; None: nobody."""
+    """The call that lists the cost of single runs (`UsageApi.events`), None if the backend has none."""
     counted = _inner(backend)
     return counted.usage.events if isinstance(counted, AgentBackend) else None
 

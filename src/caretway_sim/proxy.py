@@ -1,7 +1,7 @@
 """A proxy in front of the simulator: HTTP CONNECT (over TLS, if wanted) and SOCKS5, with or without a password.
 
-It counts what passes, and knows the ports that it connects from, so that the simulator can tell who comes through it.
-It can misbehave as proxies do. It connects to this machine alone: it is a stand-in, and nobody's way out.
+It counts bytes and refusals, and records the local ports it connects from, so that the simulator can recognise
+connections through the proxy. It can simulate the faults of a proxy. It connects to this machine only.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Protobuf fields read and written by number, for messages of newer servers that our schema does not have; broken bytes
-are an error. Pure.
+"""Reads and writes protobuf fields by number, for messages of newer servers that our schema does not have. Pure.
 
-Reading gives (number, value) pairs; writing takes them. Pure. Groups and fixed-width numbers are not needed here.
+Reading returns (number, value) pairs; writing takes them. Invalid bytes raise BrokenFields. Groups and fixed-width
+numbers are not supported.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""`caretway login`: with a browser (opened only where there is a desktop), with an API key from standard input, or with
-the imported sign-in of another program; stores only what Cursor accepted; cursor-agent signs in by itself.
+"""`caretway login`: sign in with a browser (opened only where there is a desktop), with an API key from standard input,
+or by importing another program's sign-in. Only what Cursor accepted is stored; cursor-agent signs in by itself.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def _read(given: object) -> Quirks:
 
 
 def shown_values(quirks: Quirks) -> dict[str, str]:
-    """Those that differ from the defaults, as text that is read back."""
+    """The quirks that differ from their defaults, as text that `_read` accepts."""
     usual = structs.asdict(Quirks())
     given = structs.asdict(quirks)
     return {name: QUIRKS[name].kind.show(value) for name, value in given.items() if value != usual[name]}

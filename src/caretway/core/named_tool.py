@@ -9,7 +9,7 @@ from .events import Note
 
 NOTE_KEY: Final = "tool_choice"
 REJECTIONS: Final = 2
-"""Of one run. A model that was told twice is not helped by a third time."""
+"""In one run. A third rejection would not help the model."""
 
 
 class NamedTool(Struct, gc=False):

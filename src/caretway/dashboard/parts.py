@@ -56,7 +56,7 @@ class LastLook:
 
 
 class PageApi:
-    """What the dashboard's handlers use, of a gateway with one account."""
+    """The parts of a gateway with one account that the dashboard's handlers use."""
 
     def __init__(
         self,

@@ -153,8 +153,8 @@ def optional_string(holder: Mapping[str, object], key: str, at: At = "") -> str 
 
 
 def call_arguments(holder: Mapping[str, object], at: At) -> str:
-    """The `arguments` of an earlier call stay text, valid JSON or not. A call that was sent without any gets the empty
-    object it stands for."""
+    """The `arguments` of an earlier call, kept as text whether or not it is valid JSON. Missing or empty arguments
+    become an empty object."""
     text = optional_string(holder, "arguments", at) or "{}"
     if nested_deeply(text):
         raise invalid_value(FieldPath(at, "arguments"), f"it is nested more than {MAX_LEVELS} levels deep.")

@@ -112,7 +112,7 @@ def _without_margin(body: bytes) -> bytes:
 
 
 def _decoded(text: Any, limits: ShapeLimits, level: int = 0) -> Any:
-    """As the decoder would, in steps: a long list by its elements, a long object by its fields."""
+    """Decode a JSON value as the decoder would, but in steps: a long list by element, a long object by field."""
     if len(text) <= _PIECE:
         return msgspec.json.decode(text)
     if level > limits.depth:
@@ -128,7 +128,7 @@ def _decoded(text: Any, limits: ShapeLimits, level: int = 0) -> Any:
 
 
 def _plain(text: bytes) -> bool:
-    """A string like that of an image: its characters are what they are."""
+    """Whether a string has no escapes and only ASCII, as the data of an image does."""
     return text.isascii() and b"\\" not in text
 
 

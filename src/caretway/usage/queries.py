@@ -97,8 +97,8 @@ class Span(Struct, frozen=True):
 
 
 def slots(span: Span, by: By, most: int) -> list[str]:
-    """Every hour or day of a time as it is named in `totals`, also those without a row. None: there are too many, or
-    `by` is something else."""
+    """The name in `totals` of every hour or day of the span, also of those without a row. Empty if there are more than
+    `most`, or if `by` is neither hour nor day."""
     if by not in ("hour", "day"):
         return []
     step, form = (timedelta(hours=1), "%Y-%m-%d %H:00") if by == "hour" else (timedelta(days=1), "%Y-%m-%d")

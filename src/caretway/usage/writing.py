@@ -228,7 +228,7 @@ def _tokens(usage: Tokens) -> tuple[int | None, ...]:
 
 
 def _words(words: list[str]) -> str:
-    """Names of tools and the like, one in a line; the first of them."""
+    """The first `MAX_WORDS` names (of tools, for example), one to a line."""
     return "\n".join([_name(word) for word in words[:MAX_WORDS]]) if words else ""
 
 

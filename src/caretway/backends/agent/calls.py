@@ -490,7 +490,7 @@ class CallTable:
         return messages
 
     def ran(self, call: Call, replies: Sequence[bytes]) -> Sequence[bytes]:
-        """A call that ran on this side is done. The messages that answer it now, if it is awaited."""
+        """Record the result of a call that ran in the gateway. Returns the messages to send if Cursor awaits it."""
         call.replies = tuple(replies)
         call.state = CallState.ANSWERED
         self._weigh(call)

@@ -126,7 +126,8 @@ def held_results(
     pieces: Mapping[bytes, bytes],
     older: Collection[bytes] = frozenset(),
 ) -> Held:
-    """`pieces`: by their ids. `older`: messages that cannot hold a result that is looked for."""
+    """Return a lookup: does the checkpoint hold the result of a call id? `pieces` are its blobs by id; messages in
+    `older` are not searched."""
     if state is None:
         return lambda _: False
     roots = [key for key in state.root_prompt_messages_json if key in pieces]

@@ -121,7 +121,7 @@ ToolHandover = Literal["auto", "text"]
 
 class ClientTools:
     def __init__(self, scratch: Scratch, home: str, version: str, parked: int, *, own_tools: bool) -> None:
-        """`own_tools`: the program may run its own tools beside the client's."""
+        """`own_tools`: whether the program may also run its own tools."""
         self._scratch = scratch
         self._home = home
         self._own_tools = own_tools

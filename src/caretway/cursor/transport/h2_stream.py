@@ -49,16 +49,16 @@ def unprocessed(host: str, what: str) -> Unprocessed:
 
 
 class Outbox:
-    """Bytes of one stream that wait for flow control: whole messages in, pieces of at most the size asked for out. What
-    stays is not copied, so a large message behind a small window costs no more than its length. A list and no deque:
-    nearly every outbox is empty nearly always, and an empty deque is ten times the size of an empty list."""
+    """The bytes of one stream that wait for flow control. Whole messages go in; pieces no larger than the window come
+    out. Waiting bytes are not copied, so sending a large message through a small window takes linear time. It uses a
+    list because most outboxes are empty, and an empty deque takes ten times the memory of an empty list."""
 
     __slots__ = ("_first", "_offset", "_waiting", "size")
 
     def __init__(self) -> None:
         self._waiting: list[bytes] = []
-        self._first = 0  # those before it are gone
-        self._offset = 0  # and this much of it
+        self._first = 0  # messages before this index are sent
+        self._offset = 0  # bytes of the first message that are sent
         self.size = 0
 
     def add(self, data: bytes) -> None:

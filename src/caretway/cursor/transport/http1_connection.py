@@ -244,7 +244,7 @@ class Http1Connection(asyncio.Protocol):
             self.resume()
 
     def _read(self, exchange: Http1Exchange) -> bool:
-        """What is there, as much as one callback may read; True when the answer is complete."""
+        """Read the available events, at most as many as one callback may. Returns True when the answer is complete."""
         pieces: list[bytes] = []
         ended = False
         left = MAX_EVENTS

@@ -19,7 +19,7 @@ _LONG: Final = tuple(bytes((size | 128,)) for size in range(128))
 
 
 def tag(of: type[Message], field: str) -> bytes:
-    """How this field begins. For messages, texts and bytes: whatever has a length."""
+    """The tag of a length-delimited field: a message, a string or bytes."""
     return _varint(of.DESCRIPTOR.fields_by_name[field].number << 3 | _LENGTH_DELIMITED)
 
 
@@ -29,8 +29,8 @@ def embed(field_tag: bytes, payload: bytes) -> bytes:
 
 
 def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
-    """`payload` inside several messages, the outermost first, copied once. Each part: what stands before the field, and
-    the field's tag."""
+    """Wrap `payload` in nested messages, with one copy. `parts` lists them from the outermost: the bytes before the
+    field, and the field's tag."""
     heads: list[bytes] = []
     size = len(payload)
     for before, field_tag in reversed(parts):

@@ -136,7 +136,7 @@ def _update(payload: bytes, inside: int) -> list[bytes]:
 
 
 def _pieces(payload: bytes, inside: int) -> list[bytes]:
-    """A delta that is its words and nothing else, cut between characters; else nothing."""
+    """Cut a delta that holds only text into several, between characters. Empty if it holds anything else."""
     kind, words = payload[inside : inside + 1], _only_field(payload, inside)
     if words is None or payload[words : words + 1] != _WORDS:
         return []
