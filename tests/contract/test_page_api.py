@@ -390,7 +390,8 @@ async def test_the_overview_is_made_once_for_all_who_look(monkeypatch: pytest.Mo
         monkeypatch.setattr("caretway.dashboard.tabs.time.time", lambda: first["at"])
         assert await get(client, "/overview") == first
         minutes = first["minutes"]
-        counted = [sum(minute[name] for minute in minutes[-2:]) for name in ("answers", "failed")]  # it may end a minute
+        recent = minutes[-2:]  # a minute may end meanwhile
+        counted = [sum(minute[name] for minute in recent) for name in ("answers", "failed")]
         assert (len(minutes), counted) == (60, [1, 0])
 
 
