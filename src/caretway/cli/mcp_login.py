@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from ..config import Settings, has_desktop
+from ..processes.tasks import spawn
 from .process import CommandFailed, remark, tell
 
 if TYPE_CHECKING:
@@ -109,7 +110,12 @@ class Browser:
         """`port`: 0 for any. Of the loopback interface, for as long as the block lasts."""
         browser = cls(opens=opens)
         try:
-            server = await asyncio.start_server(browser._connected, "127.0.0.1", port, limit=_MAX_LINE)
+            server = await asyncio.start_server(
+                lambda reader, writer: spawn(browser._connected(reader, writer), "browser"),
+                "127.0.0.1",
+                port,
+                limit=_MAX_LINE,
+            )
         except OSError as taken:
             raise CommandFailed(f"port {port} of 127.0.0.1 cannot be used: {taken.strerror}") from taken
         try:

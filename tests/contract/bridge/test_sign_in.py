@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -57,6 +58,8 @@ class Person:
         while not (link := LINK.search(shown)) and (line := await process.stdout.readline()):
             shown += line.decode()
         if link is not None:
+            redirect = urlsplit(parse_qs(urlsplit(link[0]).query)["redirect_uri"][0])
+            _, unused = await asyncio.open_connection(redirect.hostname, redirect.port)  # as browsers do beforehand
             async with httpx.AsyncClient(trust_env=False) as browser:
                 response = await browser.get(link[0], follow_redirects=not paste)
                 if paste:
@@ -65,6 +68,8 @@ class Person:
                 else:
                     assert response.status_code == 200
         out, _ = await process.communicate()
+        if link is not None:
+            unused.close()
         assert process.returncode is not None
         return process.returncode, shown + out.decode()
 
@@ -99,6 +104,7 @@ async def test_login(tmp_path: Path, paste: bool) -> None:
         assert code == 0, told
         assert "Signed in to notes." in told
         assert "It answers, with 2 tools." in told
+        assert "Traceback" not in told
         assert paste == ("this is not the address of the page" in told)
         assert server.accounts.resources == [server.url]
         code, told = await person.type("mcp", "list")
