@@ -186,7 +186,7 @@ class _Trail:
         return tuple(results)
 
     def eat_first(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The results of as many of these calls as were made, in their order."""
+        """The results of the leading calls in `names` that were made in this order."""
         self._skip_empty()
         results: list[str] = []
         for item, name in zip(self._items, names, strict=False):

@@ -151,7 +151,7 @@ def refusal(account: Account) -> str:
 
 
 def renewed(account: Account, offer: RenewalOffer, status: int, body: bytes, now: float) -> Account:
-    """The account after an answer that did not refuse the credentials."""
+    """The account with the tokens of a renewal's answer. Raises GatewayError if the answer has none."""
     if status == 429:
         raise GatewayError(ErrorKind.RATE_LIMITED, "Cursor limits how often a token may be renewed.", hint=LATER)
     if status != 200:

@@ -199,7 +199,7 @@ def footer(closing: AnswerEnd, seconds: float) -> str:
 
 
 def message(words: str, piped: str, files: Sequence[tuple[str, bytes]]) -> str | list[dict[str, Any]]:
-    """The content of the user's message: the question last, what it is about before it. Empty: nothing was asked."""
+    """The content of the user's message: files and standard input first, the question last. May be empty."""
     texts = [_quoted(name, _decoded(data, name)) for name, data in files if not picture_type(data)]
     texts += [_quoted("standard input", piped) if words else piped] if piped.strip() else []
     text = "\n\n".join([*texts, *([words] if words.strip() else [])])

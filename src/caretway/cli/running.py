@@ -109,8 +109,8 @@ def _write(file: Path, note: RunningGateway) -> None:
 
 
 def noted_gateways(data_dir: Path) -> list[RunningGateway]:
-    """The notes of processes that exist, newest first. Those of others are removed; a note that cannot be read stays
-    while its process exists: it is being written, or of another version."""
+    """The notes of live processes, newest first. Notes of dead processes are removed. A note that cannot be read is
+    skipped but kept while its process lives: it may be half written, or of another version."""
     found: list[RunningGateway] = []
     for file in sorted((data_dir / FOLDER).glob("*.json")):
         note = _read(file)

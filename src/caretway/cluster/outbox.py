@@ -109,7 +109,7 @@ class ClusterOutbox:
             self._timer = asyncio.get_running_loop().call_later(COUNT_DELAY_S, self._begin)
 
     def written(self) -> "asyncio.Future[None] | None":
-        """Done when all rows up to now are written, or after a short while. None: there is nothing to wait for."""
+        """A future that is done when all rows so far are written, or after `HOLD_S`. None if nothing is pending."""
         if self._done == self._put or self._calls.away:
             return None
         loop = asyncio.get_running_loop()

@@ -39,7 +39,7 @@ def judge(mode: int, owner: int, me: int) -> Verdict:
 
 
 def look(path: Path) -> Verdict:
-    """The directory as it is now. One that does not exist, or cannot be examined, is fine so far."""
+    """Judge the directory by its mode and owner. A missing or unreadable one is FINE: creating it comes later."""
     try:
         info = path.stat()
     except OSError:

@@ -59,14 +59,17 @@ QUIRKS: Final[Mapping[str, Quirk]] = {
     ),
     "model": Quirk(
         choice(get_args(ModelShapeName)),
-        "A run names its model by base id and parameters, or by the flat id in one field or both; auto finds out.",
+        "How a run names its model: base id and parameters, or the flat id in one or both fields; auto tries each.",
     ),
     "limits": Quirk(
         SWITCH, "Refuse tools and messages beyond what Cursor takes, and join the oldest messages of a long history."
     ),
     "sibling_quiet": Quirk(_SECONDS, "A silence that ends a step of tool calls when Cursor does not report how many."),
     "sibling_cap": Quirk(_SECONDS, "The longest wait for another parallel tool call while Cursor is not silent."),
-    "gather": Quirk(_SECONDS, "How often several runs at a time are read; 0 reads each as soon as it comes."),
+    "gather": Quirk(
+        _SECONDS,
+        "With several runs, how long reading pauses after small reads, to handle them together; 0 never pauses.",
+    ),
     "client_type": Quirk(FILLED_TEXT, "The client type that is sent."),
     "time_zone": Quirk(FILLED_TEXT, "The IANA time zone that is sent; none by default."),
     "checksum": Quirk(SWITCH, "Send the checksum header of older clients."),

@@ -277,7 +277,7 @@ class Settings:
         metadata=_cursor(
             URL_OR_NONE,
             "Base URL for runs alone; members of a team may need their own host.",
-            default_text="the API, or the host that Cursor names when the API does not serve the account",
+            default_text="as api_url, or the host that Cursor names for the account",
         ),
     )
     agent_transport: TransportName = field(
@@ -342,7 +342,9 @@ class Settings:
     )
     strict_models: bool = field(
         default=False,
-        metadata=_cursor(SWITCH, "Refuse names that mean no listed model exactly, instead of finding a stand-in."),
+        metadata=_cursor(
+            SWITCH, "Refuse a name that does not match a listed model exactly; otherwise a similar model answers."
+        ),
     )
     model_aliases: Mapping[str, str] = field(
         default_factory=dict,
@@ -393,7 +395,7 @@ class Settings:
         metadata=_sessions(
             SWITCH,
             "Require a tool call when tools are offered: an answer without one is asked for once more, then taken. "
-            "Not of an answer to tool results, which may end the turn.",
+            "An answer to tool results needs no call.",
             extra_env=("KILO_TOOL_STRICT",),
         ),
     )
@@ -483,7 +485,8 @@ class Settings:
     mcp_import: tuple[str, ...] = field(
         default=(),
         metadata=_mcp(
-            WORDS, "Whose MCP servers to use as well: opencode, claude, cursor; or workspace: all that a project names."
+            WORDS,
+            "Also use the MCP servers of opencode, claude or cursor; workspace means those of the project.",
         ),
     )
     mcp_offer: McpOffer = field(
@@ -585,13 +588,13 @@ class Settings:
         metadata=_cluster(
             REDIS_URL,
             "Redis or Valkey that several gateways share: redis://host:6379/0, or rediss:// for TLS. A URL with a "
-            "password belongs into the variable or the file (docs/cluster.md).",
+            "password belongs in the variable or the file (docs/cluster.md).",
         ),
     )
     cluster_name: str = field(
         default="default",
         metadata=_cluster(
-            NAME, "Begins the names of all its rows, so that two clusters can share one Redis.", advanced=True
+            NAME, "Prefix of the names of all its rows, so that two clusters can share one Redis.", advanced=True
         ),
     )
     cluster_key: str | None = field(
@@ -635,9 +638,7 @@ class Settings:
     )
     cluster_plaintext: bool = field(
         default=False,
-        metadata=_cluster(
-            SWITCH, "Let gateways on other machines be reached without TLS: their network is encrypted by other means."
-        ),
+        metadata=_cluster(SWITCH, "Use no TLS between gateways, because their network is encrypted by other means."),
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -287,8 +287,8 @@ def leading(messages: Sequence[Message]) -> int:
 
 
 def in_place(messages: Sequence[Message]) -> list[Message]:
-    """`messages` with each system message after the leading ones as marked text, joined with the user messages beside
-    it."""
+    """Turn each system message after the leading ones into marked user text, and join it with adjacent user
+    messages."""
     first = leading(messages)
     if all(message.role is not Role.SYSTEM for message in messages[first:]):
         return list(messages)  # nearly always

@@ -2,9 +2,9 @@
 tools or history), fresh; a repeated request (an SDK's retry) gets the same answer, or 409 while the first is in
 progress; missing, doubled, unknown results. Pure.
 
-Tickets decide first: results for a parked turn resume that very turn. Clients retell our newest answer freely, so its
-tickets are proof enough; what was said before it must be the same. Then the transcript: an exact prefix that ends with
-our own last answer continues that conversation. Everything else is told to a new run from the beginning.
+Tickets decide first: results for a parked turn resume that turn. Clients may change our newest answer when they send it
+back, so its tickets identify it; all earlier messages must be unchanged. The transcript decides next: an exact prefix
+that ends with our last answer continues that conversation. Any other history is sent to a new run.
 """
 
 import re

@@ -205,8 +205,8 @@ class RunContext(Struct, frozen=True):
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """Everything needed to open (and, after a drop, to reopen) one run, as serialised messages. They are put together
-    when they are sent: what many runs have in common, such as an agent's tools, is held once by all of them."""
+    """The serialised messages that open one run, and reopen it after a lost connection. They are joined when they are
+    sent, so that runs with the same tools share one copy of them."""
 
     conversation_id: str
     ids: tuple[bytes, bytes]

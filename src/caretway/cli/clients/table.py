@@ -45,7 +45,7 @@ def claude(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
 
 
 def codex(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
-    """The provider belongs into the main file, or a conversation could not be resumed without the profile."""
+    """The provider belongs in the main file, or a conversation could not be resumed without the profile."""
     named = around.environment.get("CODEX_HOME")
     folder = Path(named) if named else around.home / ".codex"
     provider = documents.codex_provider(target, KEY_VARIABLE if target.keyed else "")

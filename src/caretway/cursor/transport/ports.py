@@ -51,8 +51,8 @@ class TransportLimits(Struct, frozen=True):
     slowest_bytes_per_s: int = 64 * KIB
     """What is under way may delay an answer by as much as a line of this speed would."""
     gather_s: float = 0.016
-    """HTTP/2 only: while several runs speak at a time, nothing is read for this long after small reads that came thick.
-    0: never wait."""
+    """HTTP/2 only: with several runs on a connection, how long reading pauses after small reads in quick succession, to
+    handle them together. 0: never."""
     idle_timeout_s: float = 240.0
     """HTTP/2: an unused connection is kept warm for this long; its next user then checks whether it lives."""
     http1_idle_timeout_s: float = 10.0

@@ -389,7 +389,7 @@ def document_heading(block: Mapping[str, object], at: At) -> str:
 
 
 def read_document_source(block: Mapping[str, object], at: At) -> tuple[str, object]:
-    """("text", its text), or ("content", what the block reader has to read)."""
+    """Return ("text", its text), or ("content", blocks that the caller must read)."""
     source, kind = _source(block, at, "A document", "document_not_supported")
     place = FieldPath(at, "source")
     if kind == "content":

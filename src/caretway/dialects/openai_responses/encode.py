@@ -342,7 +342,7 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
 
 
 def _shown(reply: Reply, echo: RequestEcho) -> Iterator[Text | Reasoning | ToolCall]:
-    """The parts of the answer. Where reasoning is not shown, the texts around it are one."""
+    """The parts of the answer. If reasoning is hidden, the texts before and after it are joined."""
     parts = reply.parts or (Reasoning(reply.reasoning), Text(reply.text), *reply.calls)
     texts: list[str] = []
     for part in parts:

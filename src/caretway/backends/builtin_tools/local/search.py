@@ -312,7 +312,7 @@ def _hits(text: str, matcher: "re.Pattern[str]", multiline: bool, check: Callabl
 
 
 def python_pattern(pattern: str) -> str:
-    """Models write patterns for ripgrep. Python would misread a POSIX class without an error."""
+    """Convert a ripgrep pattern to Python's syntax. Python would silently misread POSIX classes."""
     for name, members in POSIX_CLASSES.items():
         pattern = pattern.replace(f"[:{name}:]", members)
     return re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern).replace("\\z", "\\Z")

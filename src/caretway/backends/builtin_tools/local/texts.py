@@ -16,7 +16,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def as_utf8(data: bytes) -> bytes:
-    """UTF-16 with a byte-order mark is text too, and has NULs everywhere."""
+    """Convert UTF-16 with a byte-order mark to UTF-8; its NULs would make it look binary. Other data is unchanged."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace").encode()
     return data
