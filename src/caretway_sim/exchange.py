@@ -48,7 +48,7 @@ class SimExchange(Protocol):
 
     @property
     def congested(self) -> bool:
-        """The client reads more slowly than we write: wait for `drained` before saying more."""
+        """The client reads more slowly than we write: wait for `drained` before writing more."""
         ...
 
     async def drained(self) -> None:

@@ -1,6 +1,6 @@
 """What the dashboard shows of this moment: address, backend and its standing, sign-in, account, live turns, tokens a
 second, an error of the last hour, the gateways of a cluster. The backend and the account are asked in the background,
-once a minute while somebody looks.
+once a minute while the dashboard is open.
 """
 
 import asyncio

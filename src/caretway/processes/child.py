@@ -115,7 +115,7 @@ def signal_group(group: int, number: int) -> None:
 
 
 def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> str:
-    """Bytes that may begin or end inside a character, as text. What is not UTF-8 becomes replacement characters."""
+    """Decode bytes that may begin or end inside a character. Invalid UTF-8 becomes replacement characters."""
     if cut_head:
         at = 0
         while at < min(3, len(data)) and data[at] & 0xC0 == 0x80:

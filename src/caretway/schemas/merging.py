@@ -1,9 +1,9 @@
 """Merges JSON schemas so that no `anyOf`, `oneOf` or `allOf` is left: `either` takes what any alternative takes (null,
-enums, the widest bounds), `both` what all take. What is lost is said in the description. Pure.
+enums, the widest bounds), `both` what all take. The description states what is lost. Pure.
 
-With `either`, no argument that a client wants becomes impossible to say. A property that an alternative does not
-declare is not expected there, though JSON schema would allow it. Where `both` cannot make one of two rules, the first
-is kept. Every step is counted: a schema is a foreign program.
+With `either`, every argument that an alternative accepts stays possible, except for properties that the alternative
+does not declare (JSON Schema would allow those). If `both` cannot combine two rules, it keeps the first. Steps are
+counted, because a hostile schema could take forever.
 """
 
 import json

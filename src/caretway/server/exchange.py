@@ -1,9 +1,9 @@
 """A request as it was read and the writer of its response: status line, chunked encoding, `Connection: close`,
 HTTP/1.0, answers to HEAD, text that is safe in a header. Signals the writer when the client is slow (backpressure).
 
-The connection makes both and is the only one to fill the first. The handler writes to the second by plain calls:
-what is written is handed to the socket at once, head and first bytes as one piece. Backpressure: a handler that writes
-much looks at `blocked` first, and goes on when the callback given to `on_writable` is called.
+The connection creates both; only it fills the request. The handler writes the response by plain calls: each write goes
+to the socket at once, the head together with the first bytes. Backpressure: a handler that writes much checks `blocked`
+first, and continues when the callback given to `on_writable` is called.
 """
 
 import asyncio

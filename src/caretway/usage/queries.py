@@ -338,7 +338,7 @@ def as_csv(by: str, rows: Iterable[Totals]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Clients choose names: a spreadsheet must not take one for a formula."""
+    """Escape a name that a spreadsheet would take for a formula: clients choose names."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 

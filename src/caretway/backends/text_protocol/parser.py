@@ -264,7 +264,7 @@ class Parser:
         return to
 
     def _arguments(self, text: str, at: int, out: list[Piece]) -> int:
-        """Reads up to the closing tag; one inside a JSON string does not count."""
+        """Read up to the closing tag; a closing tag inside a JSON string does not count."""
         begin = at
         while True:
             match = (_INSIDE if self._in_string else _OUTSIDE).search(text, begin)

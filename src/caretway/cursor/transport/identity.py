@@ -110,7 +110,7 @@ class Identity(Struct, frozen=True):
 
 
 def new_id() -> str:
-    """A random UUID, as text. (The standard library's goes by way of an object, which takes twice the time.)"""
+    """A random UUID, as text. (The standard library builds an object first, which takes twice the time.)"""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -193,7 +193,7 @@ class ChatEncoder:
             out += (self._head, _DELTA, b'"role":"assistant","content":""', _UNFINISHED)
 
     def _start_call(self, call: str, name: str, out: list[bytes]) -> None:
-        """Id, type and name exactly once: some clients append what is repeated."""
+        """Send id, type and name only once: some clients append repeated fields."""
         known = self._calls[call] = _Call(len(self._calls) + self._shown)
         if self._legacy:
             if known.index == 0:
