@@ -39,7 +39,7 @@ def judge(mode: int, owner: int, me: int) -> Verdict:
 
 
 def look(path: Path) -> Verdict:
-    """Judge the directory by its mode and owner. A missing or unreadable one is FINE: creating it comes later."""
+    """Judge the directory by its mode and owner. One that is missing or cannot be examined is FINE."""
     try:
         info = path.stat()
     except OSError:
