@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from caretway.cli.running import answers
+from caretway.cli.running import LAUNCH_LOG, answers, noted_gateways
 from contract.test_running import only_one, serving
 
 FAKE = Path(__file__).with_name("fake_client.py")
@@ -135,6 +135,40 @@ def test_signals_pass(tmp_path: Path) -> None:
             assert process.stdout.readline() == f"{line}\n"
         assert process.communicate("\n", timeout=30)[0] == "in all 1 1 1\n"
         assert process.returncode == 5
+
+
+def test_its_gateway_is_found_and_stopped_and_given_to_no_other_client(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command(tmp_path, "launch", "opencode", "--", "wait"),
+        env=environment(tmp_path),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        found = only_one(tmp_path)
+        assert (found.pid, found.launched) == (process.pid, True) and answers(found.url)
+        (tmp_path / "data" / LAUNCH_LOG).write_text("a line\n")
+        assert caretway(tmp_path, "service", "logs").stdout == "a line\n"
+        assert found.url in caretway(tmp_path, "top", "--json").stdout
+        for words, says in [
+            (("service", "restart"), f"{found.url} ends with the client it was started for"),
+            (("open", "--print"), f"{found.url} serves the client it was started for"),
+        ]:
+            done = caretway(tmp_path, *words)
+            assert done.returncode == 1 and says in " ".join(done.stderr.split()), words
+        other = caretway(tmp_path, "launch", "opencode", "--", "ask")
+        assert told(other)["answer"] == "PONG" and "started for it" in other.stderr
+        with serving(tmp_path):
+            assert noted_gateways(tmp_path / "data")[-1] == found
+            assert caretway(tmp_path, "service", "stop").returncode == 0
+        assert only_one(tmp_path) == found
+        with subprocess.Popen(command(tmp_path, "service", "stop"), env=environment(tmp_path)) as stop:
+            assert process.stdout.readline() == "TERM 1\n"
+            process.communicate("\n", timeout=30)
+            assert stop.wait(30) == 0
+        assert process.returncode == 5 and noted_gateways(tmp_path / "data") == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")

@@ -21,7 +21,7 @@ from ..server.access import new_key
 from .clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
-from .running import LAUNCH_LOG, answers, ask, dialled, gateway_there, noted_gateways
+from .running import LAUNCH_LOG, announced_gateway, answers, ask, dialled, gateway_there, noted_gateways
 
 _MAX_LOG: Final = 1_000_000
 _HARMLESS: Final = frozenset({"config", "data_dir", "port", "host"})
@@ -52,8 +52,6 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
     if found is not None:
         yield found
         return
-    from ..gateway import Gateway
-
     _log_to(settings.data_dir / LAUNCH_LOG, settings)
     key = new_key()
     own = replace(
@@ -67,7 +65,7 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
         auth_mode="own",
         shutdown_grace=0.0,
     )
-    async with Gateway(own) as gateway:
+    async with announced_gateway(own, launched=True) as gateway:
         yield await asyncio.to_thread(_looked_at, gateway.base_url, key, running=False)
 
 
@@ -95,7 +93,7 @@ def requires_key(settings: Settings) -> bool:
 def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -> ClientGateway | None:
     """Blocking. `trusted`: see `strangers_port`."""
     for note in noted_gateways(settings.data_dir):
-        if not note.passthrough and not strangers_port(note.url, trusted) and answers(note.url):
+        if not (note.passthrough or note.launched) and not strangers_port(note.url, trusted) and answers(note.url):
             return _looked_at(note.url, note.key, running=True)
     url = _usual_url(settings)
     if settings.auth_mode == "passthrough" or not gateway_there(url, settings.data_dir):

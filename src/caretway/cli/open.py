@@ -46,7 +46,9 @@ def dashboard_url(settings: Settings) -> str:
     found = answering_gateways(settings.data_dir)
     if not found:
         raise CommandFailed(NOT_RUNNING, START_ONE)
+    if all(note.launched for note in found):
+        raise CommandFailed(f"{found[0].url} serves the client it was started for, without a dashboard", START_ONE)
     for note in found:
-        if not note.passthrough:
+        if not (note.passthrough or note.launched):
             return f"{note.url}/"
     raise CommandFailed("the gateway that runs has no dashboard, because its clients bring their own accounts")

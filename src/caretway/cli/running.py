@@ -57,14 +57,18 @@ class RunningGateway(Struct, frozen=True):
     """`process.RESTART` makes it stop and start again in its place."""
     log_file: str = ""
     """Where it writes its log besides its terminal."""
+    launched: bool = False
+    """It was started for one client and ends with it, so no other client is pointed at it."""
 
 
 @asynccontextmanager
-async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
-    """The gateway of `caretway serve`: other commands of this user find it while it runs."""
+async def announced_gateway(settings: Settings, *, launched: bool = False) -> AsyncIterator[Gateway]:
+    """A gateway that other commands of this user find while it runs. `launched`: as in the note; its log goes to
+    LAUNCH_LOG."""
     from ..gateway import Gateway
     from ..server.access import new_key
 
+    log_file = settings.data_dir / LAUNCH_LOG if launched else settings.log_file
     async with Gateway(settings, local_key=new_key()) as gateway:
         note = RunningGateway(
             dialled(gateway.base_url),
@@ -75,8 +79,9 @@ async def announced_gateway(settings: Settings) -> AsyncIterator[Gateway]:
             gateway.local_key,
             time.time(),
             gateway.awaits_sign_in,
-            True,
-            str(settings.log_file.absolute()) if settings.log_file else "",
+            not launched,
+            str(log_file.absolute()) if log_file else "",
+            launched,
         )
         with _noted(settings.data_dir / FOLDER, note) as file:
             gateway.switched = lambda: _write(file, replace(note, backend=gateway.backend.name, awaits_login=False))
@@ -109,8 +114,8 @@ def _write(file: Path, note: RunningGateway) -> None:
 
 
 def noted_gateways(data_dir: Path) -> list[RunningGateway]:
-    """The notes of live processes, newest first. Notes of dead processes are removed. A note that cannot be read is
-    skipped but kept while its process lives: it may be half written, or of another version."""
+    """The notes of live processes, newest first, launched ones last. Notes of dead processes are removed. A note that
+    cannot be read is skipped but kept while its process lives: it may be half written, or of another version."""
     found: list[RunningGateway] = []
     for file in sorted((data_dir / FOLDER).glob("*.json")):
         note = _read(file)
@@ -119,7 +124,7 @@ def noted_gateways(data_dir: Path) -> list[RunningGateway]:
                 file.unlink(missing_ok=True)
         elif note is not None:
             found.append(note)
-    return sorted(found, key=lambda note: -note.started)
+    return sorted(found, key=lambda note: (note.launched, -note.started))
 
 
 def _read(file: Path) -> RunningGateway | None:

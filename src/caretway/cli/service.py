@@ -223,6 +223,8 @@ def _restart(_: argparse.Namespace, settings: Settings) -> int:
         say(["Restarted."])
         return 0
     note = _gateway(settings)
+    if note.launched:
+        raise CommandFailed(f"{note.url} ends with the client it was started for", "start that client again")
     if not note.restarts:
         raise CommandFailed(f"{note.url} is of an older version", f"stop it (kill {note.pid}) and start it again")
     os.kill(note.pid, RESTART)
@@ -260,10 +262,13 @@ def _active() -> Manager | None:
 
 
 def _gateway(settings: Settings) -> RunningGateway:
-    """The only one that runs, or the one on the port that was named."""
+    """The only one that runs, or the one on the port that was named. One that a client was started with is meant
+    only where no other runs, or by its port."""
     found = noted_gateways(settings.data_dir)
     if settings.origin("port") != "default":
         found = [note for note in found if note.url.endswith(f":{settings.port}")]
+    else:
+        found = [note for note in found if not note.launched] or found
     if not found:
         raise CommandFailed(NOT_RUNNING, START_ONE)
     if len(found) > 1:
@@ -323,8 +328,7 @@ def _logs(arguments: argparse.Namespace, settings: Settings) -> int:
 
 def _log_file(settings: Settings) -> Path:
     """Of the gateway that runs; else of the last one that `caretway launch` or the service started."""
-    notes = noted_gateways(settings.data_dir)
-    if notes:
+    if noted_gateways(settings.data_dir):
         note = _gateway(settings)
         if note.log_file:
             return Path(note.log_file)

@@ -226,6 +226,8 @@ def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __
     again = f"Stop it (kill {note.pid}, or Ctrl-C where it runs), then start it again: caretway serve"
     if not alive and note.url.startswith("http:"):
         return Finding("gateway", False, f"does not answer: {what}", again)
+    if note.launched:
+        return Finding("gateway", True, f"runs until the client that it was started for ends: {what}")
     if note.version != version:
         return Finding("gateway", False, f"is of another version than this one ({version}): {what}", again)
     if note.backend == _SIMULATOR and backend not in ("", _SIMULATOR):
