@@ -42,6 +42,7 @@ def test_in_and_out_byte_for_byte(tmp_path: Path) -> None:
     done = caretway(tmp_path, "setup", "opencode", "--yes")
     assert done.returncode == 0, done.stderr
     assert "Use it: opencode --model caretway/default" in done.stdout
+    assert "no gateway is running; start one: caretway serve" in done.stderr
     text = real.read_text()
     assert text.startswith('{\n\t// mine\n\t"model": "anthropic/x", // dear\n\t"provider": {\n\t\t"caretway": {')
     assert '"baseURL": "http://127.0.0.1:32124/v1"' in text

@@ -24,6 +24,7 @@ from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .launch import client_named, surroundings, unlisted
 from .process import CommandFailed, asked, remark, say, shown_width, tell
 from .process import run as run_loop
+from .running import NOT_RUNNING, START_ONE
 from .setup_journal import (
     FileRecord,
     Journal,
@@ -86,12 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
         return _undo(client, journal, arguments, style)
     if client.setup is None:
         raise CommandFailed(f"{client.title} cannot be set up: {client.then}", f"use: {client.starts_with}")
-    target = run_loop(_target(settings, arguments))
-    return _set_up(client, target, journal, arguments, style)
+    target, running = run_loop(_target(settings, arguments))
+    code = _set_up(client, target, journal, arguments, style)
+    if not (code or running or arguments.print):
+        remark([f"{NOT_RUNNING}; {START_ONE}"])
+    return code
 
 
-async def _target(settings: Settings, arguments: argparse.Namespace) -> Target:
-    """A gateway that runs is where it is; otherwise the file names where one would listen."""
+async def _target(settings: Settings, arguments: argparse.Namespace) -> tuple[Target, bool]:
+    """A gateway that runs is where it is; otherwise the file names where one would listen. And whether one runs."""
     from .client_gateway import client_gateway, requires_key, usual_url
 
     async with client_gateway(settings, given(arguments)) as gateway:
@@ -99,8 +103,8 @@ async def _target(settings: Settings, arguments: argparse.Namespace) -> Target:
         _warn(gateway)
         remark(unlisted(gateway, target))
         if gateway.running:
-            return target
-        return structs.replace(target, url=usual_url(settings), keyed=requires_key(settings))
+            return target, True
+        return structs.replace(target, url=usual_url(settings), keyed=requires_key(settings)), False
 
 
 def _warn(gateway: ClientGateway) -> None:
