@@ -163,10 +163,8 @@ def event_lines(cost: EventCost) -> list[str]:
 def saved_line(total: Totals) -> str:
     if not total.saved:
         return ""
-    share = f", {total.saved_share:.0%} less input" if total.saved_share is not None else ""
-    return (
-        f"{compact(total.saved)} input tokens were not sent again{share}: `fresh` would have sent them with each step."
-    )
+    share = f": {total.saved_share:.0%} less than with `--session fresh`" if total.saved_share is not None else ""
+    return f"{compact(total.saved)} input tokens were not sent again{share}."
 
 
 def replay_lines(replays: Sequence[Replayed], style: Style) -> list[str]:
