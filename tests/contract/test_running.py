@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,20 @@ def test_a_plain_gateway_is_opened_restarted_and_stopped(tmp_path: Path) -> None
     for words in (("open",), ("service", "stop"), ("service", "restart")):
         done = command(tmp_path, *words)
         assert done.returncode == 1 and "no gateway is running; start one: caretway serve" in done.stderr, words
+
+
+def test_a_gateway_that_does_not_start_again_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.touch()
+    with serving(tmp_path, "--config", str(file)) as process:
+        url = only_one(tmp_path).url
+        file.write_text("[mcp.demo]\ncommand = 'x'\n")
+        reaped = threading.Thread(target=process.wait)  # as a shell does
+        reaped.start()
+        done = command(tmp_path, "service", "restart")
+        reaped.join(30)
+    assert (done.returncode, process.returncode) == (1, 2)
+    assert f"{url} stopped and did not start again; find out why: caretway doctor" in " ".join(done.stderr.split())
 
 
 def test_of_two_gateways_one_is_chosen_by_its_port(tmp_path: Path) -> None:

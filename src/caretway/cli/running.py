@@ -119,7 +119,7 @@ def noted_gateways(data_dir: Path) -> list[RunningGateway]:
     found: list[RunningGateway] = []
     for file in sorted((data_dir / FOLDER).glob("*.json")):
         note = _read(file)
-        if not _exists(_pid_of(file) if note is None else note.pid):
+        if not process_exists(_pid_of(file) if note is None else note.pid):
             with suppress(OSError):
                 file.unlink(missing_ok=True)
         elif note is not None:
@@ -154,7 +154,7 @@ def _pid_of(file: Path) -> int:
     return int(word) if word.isascii() and word.isdigit() else 0
 
 
-def _exists(pid: int) -> bool:
+def process_exists(pid: int) -> bool:
     if pid <= 0:
         return False
     try:

@@ -24,7 +24,18 @@ from ..config import Settings, take_notify_socket
 from ..server.access import reachable_from_outside
 from .flags import PROGRAM, add_setting_flags, settings_from
 from .models import models_for_clients
-from .process import RESTART, Haste, exit_code, listening_failed, log_to_stderr, remark, say, settle_memory, stop_signal
+from .process import (
+    RESTART,
+    CommandFailed,
+    Haste,
+    exit_code,
+    listening_failed,
+    log_to_stderr,
+    remark,
+    say,
+    settle_memory,
+    stop_signal,
+)
 from .process import run as run_loop
 from .terminal import Style, fitted, pairs, style_for, terminal_width
 
@@ -126,6 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
     from ..config.secrets import secrets_in
+    from ..core.errors import ErrorKind, GatewayError
     from ..server.server import raise_soft_limit
     from .running import announced_gateway
 
@@ -145,6 +157,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         owner = port_owner(settings.data_dir, settings.host, settings.port) if failure.errno == EADDRINUSE else ""
         raise listening_failed(failure, settings.host, settings.port, "caretway serve", owner) from failure
+    except GatewayError as failure:
+        if failure.kind is not ErrorKind.BAD_REQUEST:
+            raise
+        raise CommandFailed(str(failure), exit_code=2) from failure  # a wrong setting: no supervisor tries again
     if code == _AGAIN:
         os.execv(sys.executable, [sys.executable, "-m", "caretway", *sys.argv[1:]])  # noqa: S606 - this very program
     return code
@@ -291,7 +307,7 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
         word = {True: "yes", False: "no", None: "unknown"}[account.signed_in]
         state = f"{word}: {account.detail}" if account.detail else word
         lines += _folded("signed in", state, width, style, str if account.signed_in else style.bad)
-    if account.trouble:
+    if account.trouble and account.trouble != account.detail:
         lines += _folded("models", account.trouble, width, style, style.careful)
     elif account.models:
         lines += _folded("models", fitted(account.models, max(_LEAST_ROOM, width - _LABELS - 4)), width, style)
@@ -303,6 +319,8 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
         ("or", "caretway launch       (starts your client)"),
         ("try", 'caretway ask "Hello!"'),
     ]
+    if not account.brought:
+        rows.append(("dashboard", "caretway open         (in a browser)"))
     lines += pairs(rows, style, width=_LABELS)
     if command := not_on_path():
         lines += _folded("command", f"caretway is not on your PATH: it is {command}", width, style)

@@ -19,7 +19,7 @@ from ..config import SETTINGS, Settings, process_environment, process_home, user
 from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
 from .process import RESTART, CommandFailed, remark, say, tell
-from .running import LAUNCH_LOG, NOT_RUNNING, START_ONE, RunningGateway, noted_gateways
+from .running import LAUNCH_LOG, NOT_RUNNING, START_ONE, RunningGateway, noted_gateways, process_exists
 from .service_manager import (
     ELSEWHERE,
     Launchd,
@@ -234,6 +234,8 @@ def _restart(_: argparse.Namespace, settings: Settings) -> int:
 
 
 def _is_new(settings: Settings, before: RunningGateway) -> bool:
+    if not process_exists(before.pid):
+        raise CommandFailed(f"{before.url} stopped and did not start again", "find out why: caretway doctor")
     return any(one.pid == before.pid and one.started > before.started for one in noted_gateways(settings.data_dir))
 
 

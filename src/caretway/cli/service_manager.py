@@ -132,7 +132,7 @@ def unit_text(service: ServiceDefinition) -> str:
         closed = [*strict.values(), f"ReadWritePaths={' '.join(quoted(str(place)) for place in writable)}"]
     return "\n".join(
         [
-            "# Written by `caretway service install`, which writes it anew. Changes belong into a drop-in:",
+            "# Written by `caretway service install`, anew each time. Put changes in a drop-in:",
             f"#   systemctl --user edit {NAME}",
             "[Unit]",
             "Description=Caretway, a gateway to your Cursor subscription",

@@ -135,7 +135,7 @@ def test_plain_banner_has_no_escape_codes() -> None:
 
 def test_instructions_say_how_to_point_a_client_here() -> None:
     lines = instructions(URL, SignInState(False, "the key was refused", ("m-1", "m-2")), PLAIN, 80)
-    assert lines[:8] == [
+    assert lines[:9] == [
         "  signed in  no: the key was refused",
         "  models     m-1, m-2",
         f"  OpenAI     OPENAI_BASE_URL={URL}/v1",
@@ -144,7 +144,12 @@ def test_instructions_say_how_to_point_a_client_here() -> None:
         "             ANTHROPIC_AUTH_TOKEN=any-text",
         "  or         caretway launch       (starts your client)",
         '  try        caretway ask "Hello!"',
+        "  dashboard  caretway open         (in a browser)",
     ]
+    brought = instructions(URL, SignInState(brought=True), PLAIN, 80)
+    assert not any("dashboard" in line for line in brought), "clients with accounts of their own have none"
+    twice = instructions(URL, SignInState(False, "sign in first", trouble="sign in first"), PLAIN, 80)
+    assert [line for line in twice if "sign in first" in line] == ["  signed in  no: sign in first"]
     told = SignInState(False, "word " * 40, ("a-rather-long-model-id",) * 9)
     assert max(len(line) for line in instructions(URL, told, PLAIN, 60)[:-2]) <= 60
 
