@@ -1,6 +1,7 @@
 """A gateway is found by other commands of its user, whatever its port and key, and no longer when it has ended."""
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from msgspec.structs import asdict
 
 from caretway.cli import running
 from caretway.cli.client_gateway import running_gateway
@@ -21,6 +23,7 @@ from caretway.cli.doctor import check_port
 from caretway.cli.port_owner import listening_users
 from caretway.cli.running import RunningGateway, answers, ask, noted_gateways
 from caretway.config import Settings
+from caretway.storage.private_file import write_file
 
 
 @contextmanager
@@ -99,6 +102,20 @@ def test_a_gateway_that_does_not_start_again_is_named(tmp_path: Path) -> None:
         reaped.join(30)
     assert (done.returncode, process.returncode) == (1, 2)
     assert f"{url} stopped and did not start again; find out why: caretway doctor" in " ".join(done.stderr.split())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a process began is known on Linux only")
+@pytest.mark.parametrize("word", ["stop", "restart"])
+def test_the_process_that_has_the_number_of_a_killed_gateway_gets_no_signal(tmp_path: Path, word: str) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            note = RunningGateway("http://127.0.0.1:9", other.pid, "0", "agent", False, "", 1.7e9, restarts=True)
+            write_file(tmp_path / "data" / running.FOLDER / f"{other.pid}-9.json", json.dumps(asdict(note)))
+            done = command(tmp_path, "service", word)
+            assert done.returncode == 1 and "no gateway is running" in done.stderr
+            assert other.poll() is None
+        finally:
+            other.kill()
 
 
 def test_of_two_gateways_one_is_chosen_by_its_port(tmp_path: Path) -> None:

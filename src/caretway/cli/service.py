@@ -19,7 +19,16 @@ from ..config import SETTINGS, Settings, process_environment, process_home, user
 from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
 from .process import RESTART, CommandFailed, remark, say, tell
-from .running import LAUNCH_LOG, NOT_RUNNING, START_ONE, RunningGateway, noted_gateways, process_exists
+from .running import (
+    LAUNCH_LOG,
+    NOT_RUNNING,
+    START_ONE,
+    RunningGateway,
+    answers,
+    is_another_process,
+    noted_gateways,
+    process_exists,
+)
 from .service_manager import (
     ELSEWHERE,
     Launchd,
@@ -265,8 +274,10 @@ def _active() -> Manager | None:
 
 def _gateway(settings: Settings) -> RunningGateway:
     """The only one that runs, or the one on the port that was named. One that a client was started with is meant
-    only where no other runs, or by its port."""
-    found = noted_gateways(settings.data_dir)
+    only where no other runs, or by its port. Its process gets a signal, so a note that a killed gateway left must not
+    lead to the program that has its process id now."""
+    notes = [one for one in noted_gateways(settings.data_dir) if answers(one.url) or not is_another_process(one)]
+    found = list({note.url: note for note in reversed(notes)}.values())  # the newest of each address
     if settings.origin("port") != "default":
         found = [note for note in found if note.url.endswith(f":{settings.port}")]
     else:
