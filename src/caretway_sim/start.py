@@ -1,7 +1,7 @@
-"""Opens a simulated run: fetches each blob that its state names (a missing one ends the run), the request context,
-tools and system prompt; applies the rules of admission.
+"""Opens a simulated run: fetches the blobs that its state names (a missing blob ends the run), the request context, the
+tools and the system prompt; applies the rules of admission.
 
-Asks for the request context unless it came along, and stores what is new.
+The request context is fetched unless the request brought it; new blobs are stored at the client.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from .shared import Stats
 
 # ---- toolbox
 
-# The client tools of a simulated run: merged from the run request and the context (each once, or only those in both),
-# their schemas, and their tokens.
+# The client tools of a simulated run: merged from the run request and the context (each once, or only the tools that
+# are in both), their schemas and their tokens.
 
 
 def merged(
     in_run: Sequence[pb.McpToolDefinition], in_context: Sequence[pb.McpToolDefinition], *, both: bool = False
 ) -> list[pb.McpToolDefinition]:
-    """The tools of a run, each once: clients name the same ones in the run request and in the request context.
+    """The tools of a run, each once: clients name the same tools in the run request and in the request context.
 
-    `both`: only those that stand in both.
+    `both`: only the tools that are in both.
     """
     known: dict[str, pb.McpToolDefinition] = {}
     for definition in [*in_run, *in_context]:
@@ -71,7 +71,7 @@ def _read_schema(definition: pb.McpToolDefinition) -> dict[str, Any]:
 
 
 def piece(tools: Sequence[Tool]) -> Piece:
-    """The tools as a piece of a prompt. Sorted: their order does not reach the model."""
+    """The tools as a piece of a prompt, sorted: their order does not reach the model."""
     lines = sorted(
         f"{tool.shown}\x00{tool.description}\x00{msgspec.json.encode(tool.schema, order='sorted').decode()}"
         for tool in tools
@@ -85,12 +85,12 @@ def piece(tools: Sequence[Tool]) -> Piece:
 
 # ---- state
 
-# The simulated conversation state in blobs: which blobs it names, its history from roots or turns, and the new blobs
-# and checkpoints as it grows. Pure: run.py asks and waits.
+# The simulated conversation state in blobs: the blobs that it names, its history from roots or turns, and the new blobs
+# and checkpoints as it grows. Pure; run.py does the I/O.
 
 # ---- told results
 
-# Finds tool results that clients tell outside of `tool-result` parts: in the steps of `turns`, or in an assistant's
+# Finds tool results that clients send outside of `tool-result` parts: in the steps of `turns`, or in an assistant's
 # prose. Pure.
 
 _MARK: Final = re.compile(r"^\[Tool (?:Result|Error)\][ \t]*\n", re.MULTILINE)
@@ -99,7 +99,7 @@ _INVOKED: Final = re.compile(r"\A(?:\[tool_result\]\n)?(?:invoked:[^\n]*\n)?")
 
 
 def in_prose(messages: Sequence[InputMessage]) -> list[InputMessage]:
-    """The same messages; an assistant's text that tells of results is read as calls with their results."""
+    """The messages with results in an assistant's prose turned into calls with results."""
     return [
         _read(message, number) if message.role == "assistant" else message for number, message in enumerate(messages)
     ]
@@ -128,7 +128,8 @@ def _output(text: str) -> str:
 
 
 def in_turns(messages: Sequence[InputMessage], turns: Sequence[Sequence[InputMessage]]) -> list[InputMessage]:
-    """Root messages; where a turn has calls that no root has, the turn tells what followed its user message."""
+    """The root messages. If a turn has calls that no root has, the turn's messages replace the roots after its user
+    message."""
     known = {part.call_id for one in messages for part in one.parts if isinstance(part, InputCall | InputResult)}
     users = [place for place, message in enumerate(messages) if message.role == "user"]
     blocks = dict(zip(reversed(users), reversed(turns), strict=False))
@@ -169,14 +170,14 @@ def blob(data: bytes) -> Blob:
 
 @dataclass(slots=True)
 class OpenTurn:
-    """The turn that is being written: its user message and the steps so far, as blob ids."""
+    """The turn in progress: blob ids of its user message and of its steps so far."""
 
     user: bytes
     steps: list[bytes] = field(default_factory=list)
 
 
 class StateReader:
-    """In: a state, then the blobs it names, in two rounds. Out: the history, and the state's parts."""
+    """Reads a state and, in two rounds, the blobs that it names; returns the history and the parts of the state."""
 
     def __init__(self, state: pb.ConversationStateStructure) -> None:
         self._state = state
@@ -186,13 +187,13 @@ class StateReader:
         return _unique([*self._state.root_prompt_messages_json, *self._state.turns])
 
     def inner(self, blobs: Mapping[bytes, bytes]) -> list[bytes]:
-        """What the turns name, once they are there."""
+        """The blob ids that the turns name. Needs the blobs of `outer`."""
         self._turns = [_turn(blobs[name]) for name in self._state.turns]
         return _unique([name for turn in self._turns for name in (turn.user_message, *turn.steps) if name])
 
     def history(self, blobs: Mapping[bytes, bytes], *, anywhere: bool = False) -> list[InputMessage]:
-        """The prompt is made of the root messages; a state that has only turns is read from those. `anywhere`: results
-        are looked for in turns and in prose too."""
+        """The history comes from the root messages, or from the turns if the state has only turns. `anywhere`: results
+        are also looked for in turns and in prose."""
         messages = [read_root(blobs[name]) for name in self._state.root_prompt_messages_json]
         if all(message.role == "system" for message in messages):
             return [*messages, *(message for turn in self._turns for message in self._read_turn(turn, blobs))]
@@ -233,12 +234,12 @@ def _parse(kind: type[_M], data: bytes) -> _M:
 
 
 class StateLedger:
-    """The growing state of one run. Every method gives the blobs that the client must store."""
+    """The growing state of one run. Every method returns the blobs that the client must store."""
 
     def __init__(self, state: pb.ConversationStateStructure, turn: OpenTurn | None, request_id: str) -> None:
         self._roots = list(state.root_prompt_messages_json)
         self._turns = list(state.turns)
-        self._turn = turn  # None: the next checkpoint opens a new one
+        self._turn = turn  # None: the next checkpoint opens a new turn
         self._reopened = turn is not None
         self._request_id = request_id
         self._base = state
@@ -269,7 +270,7 @@ class StateLedger:
         return stored
 
     def write_turn(self) -> Blob:
-        """The turn as it stands; the checkpoint names this version of it and no older one."""
+        """The blob of the turn as it stands; the checkpoint names this version alone."""
         assert self._turn is not None
         turn = pb.ConversationTurnStructure()
         turn.agent_conversation_turn.user_message = self._turn.user
@@ -285,7 +286,7 @@ class StateLedger:
 
     def checkpoint(self, used_tokens: int, window: int = CONTEXT_TOKENS) -> pb.ConversationStateStructure:
         state = pb.ConversationStateStructure()
-        state.CopyFrom(self._base)  # what we do not understand travels on
+        state.CopyFrom(self._base)  # unknown fields are kept
         del state.root_prompt_messages_json[:]
         del state.turns[:]
         state.root_prompt_messages_json.extend(self._roots)
@@ -302,7 +303,7 @@ class StateLedger:
 MAX_BLOBS: Final = 50_000
 MAX_BLOBS_IN_FLIGHT: Final = 256
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
-"""Of all blobs that one run pulls."""
+"""Of all blobs that one run fetches."""
 RULES_OPEN: Final = "<rules>"
 SYSTEM_PROMPT: Final = "You are a simulated agent."
 
@@ -316,7 +317,7 @@ class RunRefused(Exception):
 
 
 class EmptyTurn(Exception):
-    """The run ends well, and nothing is said or counted."""
+    """The run ends without an error, without text and without usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,13 +328,13 @@ class SimConversation:
     ledger: StateLedger
     model: str
     id: str
-    """Where its prompt cache lives: a new conversation begins cold, as if another machine served it."""
+    """The scope of its prompt cache: a new conversation begins cold, as if another machine served it."""
     preamble: bool = True
     """The prompt begins with Cursor's own instructions."""
 
 
 class Blobs:
-    """The client's blob store, as seen from the server."""
+    """The client's blob store, as the server sees it."""
 
     def __init__(self, pending: Pending, stats: Stats) -> None:
         self._pending = pending
@@ -378,7 +379,7 @@ async def open_conversation(
     request_id: str,
     manners: Manners,
 ) -> SimConversation:
-    """`chosen`: the model that is meant. Raises RunRefused, or EmptyTurn when the answer is to be nothing at all."""
+    """`chosen`: the resolved model. Raises RunRefused, or EmptyTurn if the run is to end without output."""
     if not request.HasField("conversation_state"):
         raise RunRefused(faults.bad_request("Conversation state is required"))
     kind = request.action.WhichOneof("action")
@@ -431,7 +432,7 @@ def _admit(error: ConnectError | None) -> None:
 
 
 def _new_messages(action: pb.UserMessageAction) -> list[InputMessage]:
-    """Everything that a user's action adds to the conversation, in the order in which the model reads it."""
+    """Everything that a user's action adds to the conversation, in the model's reading order."""
     messages = [*read_typed(action.conversation_history)]
     messages.extend(read_user(user) for user in action.prepend_user_messages)
     user = read_user(action.user_message)
@@ -442,7 +443,7 @@ def _new_messages(action: pb.UserMessageAction) -> list[InputMessage]:
 
 
 def _rules_in_prose(history: Sequence[InputMessage]) -> list[str]:
-    """A model heeds rules that a user tells it."""
+    """Rules in a user's message: a model follows them."""
     return [message.text for message in history if message.role == "user" and message.text.startswith(RULES_OPEN)]
 
 
@@ -461,7 +462,7 @@ async def _context(request: pb.AgentRunRequest, pending: Pending) -> pb.RequestC
     outcome = await pending.execute(ask, f"context-{request.run_id or request.conversation_id}")
     if outcome.messages:
         return outcome.messages[-1].request_context_result.success.request_context
-    return pb.RequestContext()  # refused or thrown: then there is none
+    return pb.RequestContext()  # the client refused the request or failed: continue without a context
 
 
 def _custom_prompts(request: pb.AgentRunRequest) -> list[str]:

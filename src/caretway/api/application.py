@@ -1,7 +1,6 @@
-"""Answers a request that was let in: its request id, its tenant, its handler, how many responses run at once
-(`max_concurrent`), and the last net: an unexpected failure is a 500, or a cut stream when it had begun.
+"""Answers an admitted request: request id, tenant, handler, the limit of concurrent responses (`max_concurrent`).
 
-It bounds how many answers are made at a time, and is the one place where an unexpected failure becomes a 500.
+Only here does an unexpected failure become a 500, or a cut stream if the response had begun.
 """
 
 import logging
@@ -40,7 +39,7 @@ from .tenant import TenantResolver
 log = logging.getLogger(__name__)
 
 MAX_PATH_TOLD: Final = 200
-"""Characters of the path of a refused request."""
+"""Characters of a refused request's path in its record."""
 _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
@@ -58,7 +57,8 @@ class Application:
         page: PageFiles | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`more`: paths of other rooms. `page`: what browsers get. `elsewhere`: the other gateways of a cluster."""
+        """`more`: routes of other packages. `page`: files of the dashboard. `elsewhere`: the other gateways of a
+        cluster."""
         self._tenants = tenants
         self._observer = observer
         self.use_backend(backend)
@@ -83,12 +83,12 @@ class Application:
         return msgspec.json.encode(document(self.routes.routes, __version__))
 
     def dialect(self, request: HttpRequest) -> Dialect:
-        """Whose words belong to this path; where it is nobody's or several have it, those of the client."""
+        """The dialect that owns the path; if none or several do, the client's dialect."""
         tenant, name = self._tenants.default, self.routes.dialect(request.path)
         return tenant.dialect(name) if name else tenant.dialect_of(request.headers)
 
     def use_backend(self, name: str) -> None:
-        """The one that answers from now on."""
+        """Set the backend that the response header names."""
         self._backend: Header = (b"x-caretway-backend", name.encode())
 
     def drain(self) -> None:
@@ -98,12 +98,12 @@ class Application:
     # ---- places
 
     def check(self, matched: Matched | Refused) -> None:
-        """The head is here. When there is no place for its answer, its body is not waited for; it takes none yet."""
+        """Refuse a turn at its head if `max_concurrent` responses are running. Takes no place yet."""
         if matched.turn and self._state.running >= self._max_concurrent:
             raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
 
     def begin(self, matched: Matched | Refused) -> None:
-        """The body is here too: a turn takes a place until it leaves."""
+        """The body is complete: a turn takes a place until `leave`."""
         self.check(matched)
         if matched.turn:
             self._state.running += 1
@@ -129,7 +129,7 @@ class Application:
                 await matched.handler(call)
         except GatewayError as error:
             self._refuse(matched, request, response, error, request_id, headers)
-        except Exception:  # the last net: logged whole, and the client gets a number to look for
+        except Exception:  # the last net: the traceback is logged, and the client gets the request id to search for
             log.exception("%s %s %s failed", request_id, one_line(request.method), one_line(request.path))
             if response.started:
                 response.abort()
@@ -138,7 +138,7 @@ class Application:
             self._refuse(matched, request, response, failure, request_id, headers)
 
     def refuse(self, request: HttpRequest, response: ResponseWriter, error: GatewayError, request_id: str) -> None:
-        """For a request that was not let in, or whose body was not taken."""
+        """Refuse a request that was not admitted, or whose body was refused."""
         if request.caller is NOBODY:
             request.caller = caller_of("", request.headers.get("user-agent", ""))
         headers: list[Header] = [(b"x-request-id", request_id.encode())]
@@ -153,7 +153,7 @@ class Application:
         request_id: str,
         headers: list[Header],
     ) -> None:
-        """In the words of whatever API lives at the path."""
+        """Send the error in the format of the API at the path, and record it."""
         status = send_error(response, self.dialect(request), error, headers)
         request.drop_headers()
         self._observer.request_refused(
@@ -176,17 +176,15 @@ class Application:
         )
 
 
-# ---- The order of checks when a request's head is there: CORS preflight, route, access, the caller's rate, free
-# places; and what is given back when it is over. A refusal is in the words of the API at that path. It gets a new
-# request id.
-#
-# The decisions are `access`, `admission` and `routes`; a refusal is in the words of the API that lives at the path.
+# ---- The order of checks at a request's head: CORS preflight, route, access, the caller's rate, free places; and the
+# release of places at the end. `access`, `admission` and `routes` decide. A refusal has a new request id and the format
+# of the API at the path.
 
-# ---- Records one client's exchange in the trace (`--trace`): heads, the shape of bodies, the events of a stream, a
-# client that hung up; all redacted.
+# ---- Records one client's exchange in the trace (`--trace`): heads, the shape of bodies, the events of a stream,
+# hang-ups; all redacted.
 
 _LOOKED_AT: Final = 64 * 2**10
-"""Bytes that stand for what is too much to be recorded field by field."""
+"""Bytes that are digested of a body that is too large to record field by field."""
 
 
 class TraceRecorder:
@@ -222,7 +220,7 @@ def _shape(trace: Trace, data: bytes) -> object:
 
 
 def _events(trace: Trace, data: bytes) -> object:
-    """What one write held: an object, or the events of a stream (a write never cuts one)."""
+    """The content of one write: an object, or whole events of a stream (a write never cuts an event)."""
     lines = data.split(b"\n")
     events = [line.removeprefix(b"data: ") for line in lines if line.startswith(b"data: ")]
     if not events:
@@ -243,9 +241,8 @@ class AccessLayer:
         elsewhere: Elsewhere | None = None,
         shared: SharedAdmission | None = None,
     ) -> None:
-        """`dashboard_access`: of the page. `elsewhere`: the other gateways, which may pass requests
-        on to this one. `shared`:
-        limits that they count with."""
+        """`dashboard_access`: access rules of the dashboard. `elsewhere`: the other gateways, which may pass requests
+        to this one. `shared`: limits that all gateways count together."""
         self._elsewhere = elsewhere
         self._shared = shared
         self._application = application
@@ -256,7 +253,8 @@ class AccessLayer:
         self._dashboard_access = dashboard_access or DashboardAccess(access, keys)
 
     def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
-        """The head is here. None: it is answered, and its body is not wanted. Raises GatewayError."""
+        """Called at the end of a head. None: the request is answered, and its body is not wanted. Raises
+        GatewayError."""
         if self._trace is not None:
             response.observe(TraceRecorder(self._trace, request))
         if request.method == "OPTIONS":
@@ -302,7 +300,7 @@ class AccessLayer:
     def _accept_passed(
         self, elsewhere: Elsewhere, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
     ) -> "AcceptedRequest":
-        """The first gateway has asked who it is, and has counted it."""
+        """Accept a request from another gateway, which has checked its key and counted it."""
         try:
             visit = elsewhere.visit(request.method, request.target, request.headers)
         except GatewayError as problem:
@@ -318,7 +316,8 @@ class AccessLayer:
     def _accept_visitor(
         self, matched: Matched | Refused, request: HttpRequest, response: ResponseWriter
     ) -> "AcceptedRequest":
-        """The page asks often and waits long, so only what it asks of models is counted as its key's."""
+        """Admit a request of the dashboard. The dashboard polls often, so only its turns count against its key's
+        limits."""
         admitted = self._dashboard_access.admit(request, keyless=matched.keyless)
         request.caller = caller_of(admitted.caller, request.headers.get("user-agent", ""))
         counted = admitted.caller if matched.turn else ""
@@ -336,13 +335,12 @@ class AccessLayer:
     def refuse(
         self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
     ) -> None:
-        """Say why there is no answer, in the words of whatever API lives at the path. No `request`: it could not be
-        read."""
+        """Send an error in the format of the API at the path. `request` is None if it could not be read."""
         self._application.refuse(request or HttpRequest("", path, {}), response, error, f"req_{secrets.token_hex(16)}")
 
 
 class AcceptedRequest:
-    """A request whose caller may come in, with the places it takes while it is answered."""
+    """An admitted request, with the places that it takes while it is answered."""
 
     __slots__ = ("_admission", "_application", "_begun", "_caller", "_matched", "_request", "_response")
 
@@ -364,7 +362,7 @@ class AcceptedRequest:
         self._begun = False
 
     def begin(self) -> None:
-        """The body is here too: it takes its places. Raises GatewayError when there are none."""
+        """The body is complete: take a place for the caller and for the turn. Raises GatewayError if none is free."""
         self._admission.enter(self._caller)
         try:
             self._application.begin(self._matched)
@@ -385,7 +383,7 @@ class AcceptedRequest:
 
 
 class SharedRequest(AcceptedRequest):
-    """One whose caller is counted with other gateways."""
+    """A request whose caller is limited across gateways."""
 
     __slots__ = ("_lease", "_shared")
 

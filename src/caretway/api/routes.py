@@ -1,8 +1,8 @@
-"""The table of all paths: methods, handler, whether a key or an account is needed (`/healthz` and `/readyz` need
-neither), what `/openapi.json` says of it.
+"""The table of all paths: methods, handler, whether a path needs a key or an account (`/healthz` and `/readyz` need
+neither), and its entry in `/openapi.json`.
 
-Dispatch, 405 and its `Allow`, what is open without a key or an account, the document and the hints of a 404 all follow
-from these rows. A new path is a new row here, or a row of a dialect's `routes`.
+Dispatch, 405 with `Allow`, access without a key or an account, the OpenAPI document and the hints of a 404 follow from
+these rows. A new path is a new row here, or a row of a dialect's `routes`.
 """
 
 import asyncio
@@ -29,21 +29,16 @@ from .page_files import PageFiles, wants_page
 from .passed import made_by, passed_request
 from .tenant import AccountUse, Tenant, TenantResolver
 
-# ---- Which route a request means: with or without `/v1`, twice, with doubled or trailing slashes; 404, 405 with
-# `Allow`, OPTIONS, HEAD where GET is, GET for a WebSocket. Pure; the rows are in `routes`.
-#
-# What a client most likely meant is served: with `/v1` in front, without it, with it twice, with doubled slashes. A
-# path that is there and does not take the method is a 405 that names the methods it takes; one that is not is a 404
-# that says what to type. A GET that asks for a WebSocket is a row of its own.
+# ---- Which route a request means. Pure; the rows are in `routes`. A path is served with `/v1` in front, without it,
+# with `/v1` twice, and with doubled or trailing slashes. A known path with a wrong method is a 405 that names the right
+# methods; an unknown path is a 404 with a hint. A GET that asks for a WebSocket has its own row.
 
-# ---- The words of a 404: a wrong base URL, a typing mistake, an API that is not served (embeddings, batches, Ollama
-# ...), and what to type instead. Pure.
-#
-# Most wrong paths are a base URL with too much or too little in it, or a part of an API that is not served here. Each
-# gets a sentence of its own; the base URL is shown as the client would have to write it.
+# ---- Hints of a 404. Pure. Most wrong paths are a base URL with too much or too little in it, or belong to an API that
+# is not served (embeddings, batches, Ollama). Each API has its own hint; a hint shows the base URL as the client has to
+# write it.
 
 MAX_COMPARED: Final = 64
-"""Characters of a path that is compared with those that are served: longer ones are no typing mistake."""
+"""Longest path, in characters, that is compared with the served paths: longer paths are no typing mistakes."""
 MAX_HOST: Final = 128
 
 _NO_FILES: Final = "Files are not kept here. Send their content in the message."
@@ -76,11 +71,11 @@ ELSEWHERE: Final[dict[str, str]] = {
     "/api/version": _NOT_OLLAMA,
     "/v1beta": "Google's API is not served. Choose an OpenAI-compatible provider in the client.",
 }
-"""Known paths of public APIs, and all below them, that are not served."""
+"""Prefixes of paths of public APIs that are not served."""
 
 
 class ServedPaths(Struct, frozen=True):
-    """What there is, as far as hints need it."""
+    """The served paths, for hints."""
 
     prefix: str
     paths: tuple[str, ...]
@@ -113,7 +108,7 @@ class ServedPaths(Struct, frozen=True):
 
 
 def not_found(request: HttpRequest, path: str, served: ServedPaths) -> GatewayError:
-    """`path`: as it was understood."""
+    """The 404 of a path. `path` is canonical."""
     host = request.headers.get("host", "")
     base = f"{request.scheme}://{host if host and len(host) <= MAX_HOST else 'HOST:PORT'}"
     return GatewayError(ErrorKind.NOT_FOUND, f"No route for {request.method} {path}.", hint=served.hint(path, base))
@@ -122,20 +117,20 @@ def not_found(request: HttpRequest, path: str, served: ServedPaths) -> GatewayEr
 PREFIX: Final = "/v1"
 PAGE_PREFIX: Final = "/caretway/"
 MAX_TOLD: Final = 200
-"""Characters of a path in a message."""
+"""Characters of a path that an error message shows."""
 MAX_PATH: Final = 4096
-"""Characters of a path that could mean something. Longer ones are not looked at closely."""
+"""Characters: a longer path is not normalised and matches no route."""
 _SLASHES: Final = re.compile("/{2,}")
 _PREFIXES: Final = re.compile(f"^(?:{PREFIX}){{2,}}(?=/|$)")
 PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
-"""One parameter in the path of a row: its name, and whether it is the rest of the path."""
+"""One parameter in a row's path: its name, and a marker if it takes the rest of the path."""
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 _SOCKET: Final = Operation("socket", "A WebSocket for many responses", "101, then messages")
 _OPTIONS: Final = Operation("options", "The methods of a path", "Nothing; see the Allow header")
 
 
 class GatewayState(Struct):
-    """What handlers may know of the gateway as a whole."""
+    """What handlers can read of the whole gateway."""
 
     tenants: TenantResolver
     metrics: Metrics
@@ -146,13 +141,13 @@ class GatewayState(Struct):
     """`/openapi.json`"""
     index: bytes = b""
     page: PageFiles | None = None
-    """What browsers get."""
+    """Files of the dashboard; None: the dashboard is off."""
     elsewhere: Elsewhere | None = None
     """The other gateways of a cluster."""
     draining: bool = False
-    """It stops: balancers should send new requests to others."""
+    """The gateway is stopping: `/readyz` fails, so that balancers send new requests elsewhere."""
     running: int = 0
-    """Answers that are being made."""
+    """Responses in progress."""
 
 
 class HttpCall(Struct):
@@ -165,7 +160,7 @@ class HttpCall(Struct):
     response: ResponseWriter
     request_id: str
     headers: list[Header]
-    """Of whatever answer is given."""
+    """Headers of every response to this request."""
 
 
 Handler = Callable[[HttpCall], Awaitable[None]]
@@ -175,23 +170,23 @@ class Route(Struct, frozen=True):
     """One path."""
 
     path: str
-    """`{id}` is one segment, `{id:path}` the rest."""
+    """`{id}` matches one segment, `{id:path}` the rest of the path."""
     operations: Mapping[str, Operation]
-    """By method. HEAD is taken wherever GET is, OPTIONS everywhere."""
+    """By method. A path with GET also serves HEAD; every path serves OPTIONS."""
     handler: Handler
     prefixed: bool = True
-    """Served below `/v1`, too."""
+    """Also served below `/v1`."""
     account: AccountUse = AccountUse.REQUIRED
     keyless: frozenset[str] = frozenset()
-    """Methods that need no key of the gateway."""
+    """Methods that need no gateway key."""
     dialect: str = ""
-    """Whose path it is; empty: the gateway's own."""
+    """The dialect of the path; empty for the gateway's own paths."""
     socket: Handler | None = None
     """Opens a WebSocket for the turns of this path."""
     page: bool = False
-    """Of the page, which has access rules of its own (`dashboard_access`)."""
+    """The path belongs to the dashboard, which has its own access rules (`dashboard_access`)."""
     browsers: bool = False
-    """A browser gets the page here, without a key."""
+    """A browser gets the dashboard here, without a key."""
 
     @property
     def allow(self) -> tuple[str, ...]:
@@ -217,7 +212,7 @@ class Refused(Struct, frozen=True):
     keyless: bool = False
     turn: bool = False
     account: AccountUse = AccountUse.REQUIRED
-    """Where every client brings its own account, others do not learn what there is."""
+    """REQUIRED: where every client brings its own account, a client without an account cannot probe for paths."""
     page: bool = False
     browsers: bool = False
 
@@ -246,7 +241,7 @@ class RouteTable:
         return matched if matched is not None else self._search(request)
 
     def dialect(self, path: str) -> str:
-        """The name of the API whose words belong to a path, served or not; empty: nobody's."""
+        """The dialect that owns a path, served or not; empty if no single dialect owns it."""
         return self._owners.get(_first_segment(canonical(path).removeprefix(PREFIX)), "")
 
     def _search(self, request: HttpRequest) -> Matched | Refused:
@@ -258,13 +253,13 @@ class RouteTable:
                 if found := pattern.fullmatch(path):
                     return _with_method(request, path, route, methods, found.groupdict())
         missing = not_found(request, path[:MAX_TOLD], self._served)
-        if path.startswith(PAGE_PREFIX):  # the page's cookie counts: with a 401 the page would sign in again and again
+        if path.startswith(PAGE_PREFIX):  # the dashboard's cookie is valid: a 401 would make the page sign in again
             return Refused(missing, page=True, account=AccountUse.NONE)
         return Refused(missing)
 
 
 def canonical(path: str) -> str:
-    """The path that was meant: single slashes, none at the end, and `/v1` once at most."""
+    """The normal form of a path: single slashes, no trailing slash, `/v1` at most once."""
     if len(path) > MAX_PATH:
         return path
     path = _SLASHES.sub("/", path).rstrip("/") or "/"
@@ -272,7 +267,7 @@ def canonical(path: str) -> str:
 
 
 def paths_of(route: Route) -> tuple[str, ...]:
-    """The paths of a row. The one to show comes first."""
+    """All paths of a row; the path to display comes first."""
     if not route.prefixed:
         return (route.path,)
     return ("/", PREFIX) if route.path == "/" else (PREFIX + route.path, route.path)
@@ -302,7 +297,7 @@ def _matches(route: Route) -> dict[str, Matched]:
 def _with_method(
     request: HttpRequest, path: str, route: Route, methods: Mapping[str, Matched], params: Mapping[str, str]
 ) -> Matched | Refused:
-    """The path is there: is the method?"""
+    """Choose the method of a known path."""
     if (matched := methods.get(request.method)) is not None:
         return replace(matched, params=params) if params else matched
     if route.socket is not None and _wants_websocket(request):
@@ -345,11 +340,8 @@ def _wants_websocket(request: HttpRequest) -> bool:
     return request.method == "GET" and "websocket" in request.headers.get("upgrade", "").lower()
 
 
-# ---- The handlers of all paths: `/v1/models`, `/health`, `/healthz`, `/metrics`, `/v1/tools`, `/caretway/v1/account`,
-# `/openapi.json`, lookups that need no model. Each writes one whole answer, or raises; answers of a model are left to
-# `respond`.
-#
-# What the model is asked for is `respond`'s business; here are the lookups and the gateway's own pages.
+# ---- The handlers of the gateway's paths and of lookups. Each writes one whole response or raises; `respond` makes the
+# responses of models.
 
 _MAX_QUERY_FIELDS: Final = 100
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -366,7 +358,7 @@ def turn(call: HttpCall) -> Awaitable[None]:
 
 
 async def socket(call: HttpCall) -> None:
-    """A WebSocket, for many turns. Each of its messages is a request of its own."""
+    """A WebSocket that carries many turns. Each message is a request."""
     request, dialect = call.request, call.tenant.dialects[call.matched.route.dialect]
     if not speaks_version(request.headers):
         call.headers += OTHER_VERSION
@@ -379,7 +371,7 @@ async def socket(call: HttpCall) -> None:
 
 
 async def lookup(call: HttpCall) -> None:
-    """What needs no turn: a token count, a stored object."""
+    """Serve a request that needs no turn: a token count, a stored object."""
     request, matched = call.request, call.matched
     dialect = call.tenant.dialects[matched.route.dialect]
     if (name := matched.params.get("id")) is not None and await _answered_by_maker(call, name):
@@ -387,7 +379,7 @@ async def lookup(call: HttpCall) -> None:
     find = dialect.lookups[matched.operation.id]
     body = request.take_body()
     read: list[object] = []
-    if PDF in body:  # what would be sent is their text
+    if PDF in body:  # the text of the PDFs is sent, so the text is counted
         read.append(await aside(read_json, body, call.gateway.shape))
         await inline_pdfs(read[0])
 
@@ -395,14 +387,14 @@ async def lookup(call: HttpCall) -> None:
         parsed = read[0] if read else read_json(body, call.gateway.shape) if body else None
         return find(matched.params, request.headers, parsed)
 
-    # Also those about earlier responses, which may be large, or in a file.
+    # Token counts that refer to earlier responses run in a thread too: these may be large, or in a file.
     apart = bool(read) or request.method != "POST" or bool(matched.params) or is_large(body) or dialect.recalls(body)
     found = await aside(run) if apart else run()
     call.response.send(200, found, call.headers)
 
 
 async def _answered_by_maker(call: HttpCall, name: str) -> bool:
-    """The gateway that made a response has it for certain; the others have what reached Redis."""
+    """Pass a lookup to the gateway that made the response: other gateways have it only if it reached Redis."""
     elsewhere, request, made = call.gateway.elsewhere, call.request, made_by(name)
     if elsewhere is None or request.visit is not None or made is None:
         return False
@@ -440,7 +432,7 @@ async def alive(call: HttpCall) -> None:
 
 
 async def ready(call: HttpCall) -> None:
-    """For balancers: whether it takes new requests."""
+    """For load balancers: 200 if the gateway takes new requests, 503 while it drains."""
     draining = call.gateway.draining
     call.response.send(
         503 if draining else 200, b'{"status":"%b"}' % (b"draining" if draining else b"ready"), call.headers
@@ -477,7 +469,7 @@ async def openapi(call: HttpCall) -> None:
 
 
 async def index(call: HttpCall) -> None:
-    """The page for a browser; for others where to look."""
+    """The dashboard for a browser; the list of paths for other clients."""
     files = call.gateway.page
     if files is not None and "index.html" in files and wants_page(call.request.headers):
         files.send("index.html", call)
@@ -556,11 +548,11 @@ OWN: Final = (
         browsers=True,
     ),
 )
-"""What belongs to no single API."""
+"""Paths that belong to no single dialect."""
 
 
 def route_table(dialects: Iterable[Dialect], more: Iterable[Route] = ()) -> RouteTable:
-    """`more`: what other rooms serve."""
+    """`more`: routes of other packages."""
     return RouteTable([*(_row(dialect, route) for dialect in dialects for route in dialect.routes), *OWN, *more])
 
 

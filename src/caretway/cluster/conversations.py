@@ -1,9 +1,10 @@
-"""Finished conversations for all replicas: each turn is published when it ends, and brought in by whoever is asked to
-continue it; forgotten everywhere. The local store comes first, so Redis is asked only about what is not here.
+"""Finished conversations for all replicas: a turn is published when it ends, fetched by any replica that continues it,
+and forgotten by all. The local store comes first: Redis is asked only for turns that are not here.
 
-In Redis a conversation is one hash with the pieces of all its turns, each once, and a row for each turn, found by the
-fingerprint of its transcript. They expire together after `store_max_age` without use. A turn whose earlier pieces Redis
-has lost is published again with all of them; one that is too large is not shared, and replayed by another replica.
+A conversation is one Redis hash with the pieces of all its turns, each once, and a row for each turn, found by the
+fingerprint of its transcript. They expire together after `store_max_age` without use. If Redis has lost the earlier
+pieces of a turn, the turn is published again with all of them. A conversation that is too large is not shared; other
+replicas replay it.
 """
 
 import asyncio
@@ -27,11 +28,11 @@ from .seal import SMALL, Seal
 log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 8 * 2**20
-"""Of a conversation that is shared."""
+"""Size limit of a shared conversation."""
 MAX_AT_ONCE: Final = 2**20
-"""What is sealed in the event loop: a millisecond's work. More than that in a thread."""
+"""Bytes that are sealed in the event loop, about a millisecond of work. More is sealed in a thread."""
 MAX_KNOWN: Final = 100_000
-"""Pieces of conversations that this replica knows the names of."""
+"""Pieces whose names this replica remembers."""
 FORGET: Final = "forget"
 _TURN: Final = b"t"
 _PIECE: Final = b"p"
@@ -43,8 +44,8 @@ for at = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1]) end
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[2])
 return 1"""
-"""KEYS: the conversation, the turn, the mark that it is forgotten. ARGV: a piece that must be there, seconds, the row
-of the turn, then fields and values. 0: that piece is not there; 2: it is forgotten."""
+"""KEYS: the conversation, the turn, the mark of a forgotten conversation. ARGV: a piece that must exist, seconds, the
+row of the turn, then fields and values. Returns 0: that piece is missing; 2: the conversation is forgotten."""
 
 
 class LocalStore(Protocol):
@@ -68,9 +69,9 @@ class LocalStore(Protocol):
 
 class TurnPiece(msgspec.Struct, frozen=True, array_like=True, gc=False):
     name: bytes
-    """What the backend calls it."""
+    """The backend's name of the piece."""
     field: bytes
-    """Where it is in the conversation's hash."""
+    """Its field in the conversation's hash."""
     size: int
 
 
@@ -101,7 +102,7 @@ class SharedConversations:
         max_age_s: float,
         hear: Hear = _nobody_hears,
     ) -> None:
-        """`hear`: what else is to be done here when any gateway forgets a conversation."""
+        """`hear`: called on this gateway when any gateway forgets a conversation."""
         self._local = local
         self._calls = calls
         self._seal = seal
@@ -109,12 +110,12 @@ class SharedConversations:
         self._news = news
         self._kept_s = max(1, int(max_age_s))
         self._known: OrderedDict[bytes, tuple[TurnPiece, ...]] = OrderedDict()
-        """Turn -> all its pieces, which are in Redis as far as is known."""
+        """Turn -> all its pieces, which Redis had when last seen."""
         self._known_pieces = 0
         self._hear = hear
         news.on(FORGET, self._forgotten)
 
-    # ---- as the local one
+    # ---- the interface of the local store
 
     @property
     def settled(self) -> bool:
@@ -137,7 +138,7 @@ class SharedConversations:
             self._publish(key, snapshot, before)
 
     async def forget(self, conversation: str) -> int:
-        """Raises GatewayError never: what Redis does not hear now it does not hear; the rows expire."""
+        """Never raises GatewayError: while Redis is away only the local copy is deleted; the rows in Redis expire."""
         count = await self._local.forget(conversation)
         talk = self._talk(conversation)
         try:
@@ -163,12 +164,12 @@ class SharedConversations:
         known = self._known.get(before) if before is not None else ()
         new = sum(map(len, snapshot.blobs.values())) + len(snapshot.state)
         if known is None or new + sum(piece.size for piece in known) > MAX_BYTES:
-            return  # not shared: other gateways replay it
+            return  # too large to share: other gateways replay it
         if new > MAX_AT_ONCE:
             spawn(self._publish_aside(key, snapshot, known), "share-a-conversation")
             return
         command, pieces = self._publishing(key, snapshot, known, snapshot.blobs)
-        self._learn(key, pieces)  # if Redis does not take them, the next turn finds that out
+        self._learn(key, pieces)  # if Redis does not take them, the next turn detects it
         spawn(self._published(self._outbox.send([command], new), key, snapshot), "share-a-conversation")
 
     async def _publish_aside(self, key: bytes, snapshot: Snapshot, known: tuple[TurnPiece, ...]) -> None:
@@ -180,14 +181,14 @@ class SharedConversations:
     def _publishing(
         self, key: bytes, snapshot: Snapshot, known: tuple[TurnPiece, ...], new: Mapping[bytes, bytes]
     ) -> tuple[Command, tuple[TurnPiece, ...]]:
-        """`known`: pieces that are in Redis already."""
+        """`known`: pieces that Redis already has."""
         talk, turn_name = self._talk(snapshot.conversation), self._seal.name("turn", key)
         turn = self._calls.key("turn", turn_name)
         pieces = {piece.name: piece for piece in known}
         fields: list[bytes] = [_TURN + turn_name, b""]
         for name, data in new.items():
             field = _PIECE + self._seal.name("piece", talk, hashlib.sha256(data).digest())
-            pieces.pop(name, None)  # the newest stand last
+            pieces.pop(name, None)  # the newest come last
             pieces[name] = TurnPiece(name, field, len(data))
             fields += (field, self._seal.close(talk + field, data))
         row = TurnRow(snapshot.backend, snapshot.conversation, snapshot.state, tuple(pieces.values()))
@@ -202,10 +203,10 @@ class SharedConversations:
             if outcome == 0:
                 await self._publish_whole(key, snapshot)
         except RedisAway:
-            return  # the outbox has said so, once
+            return  # the outbox has logged it once
 
     async def _publish_whole(self, key: bytes, snapshot: Snapshot) -> None:
-        """Redis has lost the earlier turns: with all their pieces, which are here."""
+        """Redis has lost the earlier turns: publish the turn with all their pieces from the local store."""
         await self._local.settle()
         found = self._local.recall(key)
         pieces = await self._local.pieces(found.parent, MAX_BYTES) if found is not None and found.parent else None
@@ -220,7 +221,7 @@ class SharedConversations:
         if found is not None and key in self._known:
             self._known.move_to_end(key)
             return
-        if found is not None:  # from before a restart, or of a time without Redis
+        if found is not None:  # from before a restart, or from a time without Redis
             pieces = await self._local.pieces(found.parent, MAX_BYTES) if found.parent is not None else None
             if pieces is not None and found.conversation:
                 talk = self._talk(found.conversation)
@@ -256,7 +257,7 @@ class SharedConversations:
         else:
             opened = self._opened(talk, fields, sealed_pieces)
         if opened is None:
-            return None, {}  # with a hole in it: better told again from the client's history
+            return None, {}  # a piece is missing: replaying the client's history is safer
         return row, {piece.name: data for piece, data in zip(row.pieces, opened, strict=True)}
 
     def _opened(self, talk: bytes, fields: list[bytes], sealed: list[bytes | None]) -> list[bytes] | None:
@@ -298,13 +299,13 @@ def _read(row: bytes | None) -> TurnRow | None:
 
 # ---- responses
 
-# Stored responses of the Responses API for all replicas: written to Redis when they are kept, looked up there when
-# they are not here, deleted everywhere. Of the account and key that made them, as in the file behind each replica.
+# Stored responses of the Responses API for all replicas: written to Redis when they are stored, looked up there when
+# they are not here, deleted everywhere. Each belongs to the account and key that made it, as in each replica's file.
 
 MAX_RESPONSE_BYTES: Final = 8 * 2**20
-"""Of a response that is shared."""
+"""Size limit of a shared response."""
 MAX_ITEMS: Final = 256
-"""Of one response that can be found by their ids."""
+"""Items of one response that can be looked up by id."""
 DELETED: Final = "response"
 
 Found = TypeVar("Found")
@@ -313,7 +314,7 @@ KEEP: Final = """
 redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[1])
 for at = 2, #KEYS do redis.call('SET', KEYS[at], ARGV[at + 1], 'EX', ARGV[1]) end
 return 1"""
-"""KEYS: the response, then its items. ARGV: seconds, then their rows."""
+"""KEYS: the response, then its items. ARGV: seconds, then the rows of the KEYS."""
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -336,7 +337,7 @@ class LocalArchive(Protocol):
 
 
 class SharedResponses:
-    """Opens the shelf of an account."""
+    """Creates the archive of an account."""
 
     def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, news: News, *, max_age_s: float) -> None:
         self.calls = calls
@@ -352,7 +353,8 @@ class SharedResponses:
         return SharedArchive(self, local, scope)
 
     def watch(self, scope: str, local: LocalArchive, gone: Callable[[str], None]) -> None:
-        """As long as the one who watches lives. The newest of an account counts."""
+        """Call `gone` for each response of the account that any gateway deletes, while its object lives. A new watcher
+        of an account replaces the old."""
         self._watchers[scope] = local, WeakMethod(gone)
         for dead in [name for name, (_, one) in self._watchers.items() if one() is None]:
             del self._watchers[dead]
@@ -380,7 +382,7 @@ class SharedArchive:
     def put(self, response: StoredResponse) -> None:
         self._local.put(response)
         if response.size > MAX_RESPONSE_BYTES:
-            return  # not shared
+            return  # too large to share
         if _in_loop(self._shared.loop):
             self._publish(response)
         else:
@@ -432,11 +434,14 @@ class SharedArchive:
     async def _removed(self, response_id: str) -> bool:
         shared = self._shared
         notice = shared.news.telling(DELETED, f"{self._scope} {response_id}")
-        await shared.outbox.ask([("DEL", self._place(response_id)), notice])  # after it was written, if that is due
+        await shared.outbox.ask(
+            [("DEL", self._place(response_id)), notice]
+        )  # after the pending write of the response, if any
         return True
 
     def _wait(self, work: Coroutine[Any, Any, Found | None]) -> Found | None:
-        """In a thread: what Redis says, within the link's time. In the event loop nobody may wait."""
+        """Wait, from a thread, for Redis, within the link's time. In the event loop it returns None: the loop must not
+        block."""
         shared = self._shared
         if shared.calls.away or _in_loop(shared.loop):
             work.close()

@@ -1,8 +1,9 @@
-"""Which gateway answers a request, and why: the one that holds its turn, the one that has claimed a dead one's turn, or
-this one; a gateway that is draining gives new turns away. Passes requests on over kept connections, in one hop.
+"""Chooses the gateway that answers a request: the gateway that holds its turn, the gateway that claimed a dead
+gateway's turn, or this one. A draining gateway gives new turns away. Requests travel one hop, over kept connections.
 
-A gateway that does not take a request in time, or is another one by now, counts as gone for a while. Nothing of a
-request is sent before the other side has proved that it has the cluster's key and is the one that was dialled.
+A gateway that does not accept a request in time, or that was replaced at its address, counts as gone for a while.
+Nothing of a request is sent before the peer has proved that it has the cluster's key and is the gateway that was
+dialled.
 """
 
 import asyncio
@@ -29,8 +30,8 @@ from .seal import SMALL, HopSession, NotForUs, Seal, answered, challenge, met, p
 
 # ---- hop connection
 
-# One HTTP/1.1 connection to another gateway: sends a request's head, and its body only when it was accepted (100
-# Continue), so that a request is never half given; relays the answer as it comes, with the pace of the slower side.
+# One HTTP/1.1 connection to another gateway. It sends a request's head, and the body only after 100 Continue, so that
+# no request is half delivered; it relays the response as it arrives, at the pace of the slower side.
 
 _DROPPED: Final = frozenset({b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"date"})
 _HOP: Final = HOP.encode()
@@ -44,17 +45,17 @@ class HopFailed(Exception):
     def __init__(self, why: str, *, stale: bool = False) -> None:
         super().__init__(why)
         self.stale = stale
-        """It was a kept connection, and the request was not read."""
+        """The failure was on a kept connection, and the peer did not read the request."""
 
 
 class HopConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.closed = False
         self.session: HopSession | None = None
-        """Once the other side has proved who it is."""
+        """Set when the peer has proved its identity."""
         self._met: asyncio.Future[bytes] | None = None
         self._first = b""
-        """What came of the answer to the challenge."""
+        """The bytes received so far of the response to the challenge."""
         self._transport: asyncio.Transport
         self._parser: httptools.HttpResponseParser | None = None
         self._writer: RelayWriter | None = None
@@ -68,7 +69,7 @@ class HopConnection(asyncio.Protocol):
         self._paused = False
         self.reusable = True
         self.extra_headers: tuple[tuple[bytes, bytes], ...] = ()
-        """Headers that the client gets with every answer from here."""
+        """Headers that are added to every relayed response."""
 
     # ---- the socket
 
@@ -91,7 +92,7 @@ class HopConnection(asyncio.Protocol):
                 self._met.set_result(self._first)
             return
         if self._parser is None:
-            self.abort()  # nobody asked
+            self.abort()  # no request is open
             return
         try:
             self._parser.feed_data(data)
@@ -105,7 +106,7 @@ class HopConnection(asyncio.Protocol):
     # ---- the challenge
 
     async def meet(self, head: bytes, patience: float) -> str:
-        """The answer to the challenge in this head. Raises HopFailed."""
+        """Send the challenge in this head and return the peer's response to it. Raises HopFailed."""
         met: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._met = met
         self._transport.write(head)
@@ -128,8 +129,8 @@ class HopConnection(asyncio.Protocol):
     # ---- one request
 
     async def ask(self, head: bytes, body: bytes, writer: RelayWriter, patience: float) -> None:
-        """The answer goes to the writer. Returns when it is complete, or was cut after it began: then the writer was
-        aborted. Raises HopFailed."""
+        """Relay the response to the writer. Returns when the response is complete, or was cut after it began; in the
+        second case the writer is aborted. Raises HopFailed."""
         loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._writer, self._body, self._status, self._refused = writer, body, 0, ""
@@ -158,7 +159,7 @@ class HopConnection(asyncio.Protocol):
             return
         self.reusable = False
         if self._status and writer is not None:
-            writer.abort()  # what began and cannot end must not look complete
+            writer.abort()  # a response that began and cannot be completed must not look complete
             done.set_result(None)
         else:
             done.set_exception(HopFailed(why, stale=self._accepted is not None and not self._accepted.done()))
@@ -188,7 +189,7 @@ class HopConnection(asyncio.Protocol):
             return
         self.reusable = self._parser.should_keep_alive()
         if self._accepted is None or not self._accepted.done():
-            self.reusable = False  # it was answered without its body
+            self.reusable = False  # the response came before the body was sent
         if self._refused:
             self._fail(self._refused)
             return
@@ -221,18 +222,18 @@ class HopConnection(asyncio.Protocol):
 
 
 def _readable(text: str) -> str:
-    """For the log. The peer chooses the words, so terminal codes are removed."""
+    """Make text from a peer safe for the log: terminal codes are escaped."""
     return ascii(text[:_MAX_TOLD])[1:-1]
 
 
 def _seen(done: "asyncio.Future[None]") -> None:
-    """`ask` reports its failure, if it still waits."""
+    """Mark the failure as retrieved; `ask` reports it if `ask` still waits."""
     if not done.cancelled():
         done.exception()
 
 
 def _watch(plain: socket.socket) -> None:
-    """A machine that lost its power says nothing: the kernel asks."""
+    """Let the kernel probe the peer: a machine that lost its power closes no connection."""
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000)):
         option = getattr(socket, name, None)
@@ -250,9 +251,8 @@ def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> 
 
 # ---- claims
 
-# Which gateway replays a turn whose own gateway is gone: the first that claims it, in Redis. Another one that is
-# asked for the same turn passes the request on to that one, so that nothing is run twice. A dead winner's claim is
-# taken over.
+# Which gateway replays a turn whose gateway is gone: the first to claim it in Redis. A gateway that gets a request for
+# the same turn passes the request to the winner, so that nothing runs twice. The claim of a dead winner is taken over.
 
 _TAKE: Final = """
 local held = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[4])
@@ -262,21 +262,21 @@ if type(held) ~= 'string' or held == '' or held == ARGV[2] then
 end
 return held
 """
-"""One step, so that two that find the same dead winner do not both win. ARGV: the claim, the row that it may replace,
-its seconds, the bytes of a row that are read."""
+"""One atomic step, so that two gateways that find the same dead winner do not both win. ARGV: the claim, the row that
+it may replace, its seconds, the bytes that are read of a row."""
 _TRIES: Final = 4
 
 
 class Claims:
     def __init__(self, link: RedisLink, seal: Seal, life_s: float) -> None:
-        """`life_s`: as long as a client could still bring results for the turn."""
+        """`life_s`: how long a client can still send results for the turn."""
         self._link = link
         self._seal = seal
         self._life_s = int(life_s)
 
     async def claim(self, sid: str, own: str, instead_of: str = "") -> str:
-        """Who replays it: `own`, or who was first. `instead_of`: a winner that is gone. A forged claim counts for
-        nothing. Raises RedisAway."""
+        """The id of the gateway that replays the turn: `own`, or an earlier winner. `instead_of`: a winner that is
+        gone. A forged claim is ignored. Raises RedisAway."""
         place = self._link.row("claim", sid)
         wanted = self._seal.close(place.encode(), own.encode())
         held = b""
@@ -300,13 +300,13 @@ log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 2.0
 ACCEPT_S: Final = 5.0
-"""For a gateway to look at a request's head. Making the answer may take as long as it takes."""
+"""For a peer to read a request's head. The response itself has no time limit here."""
 KEPT: Final = 32
-"""Connections to one gateway that are kept for the next request."""
+"""Connections to one gateway that are kept for the next requests."""
 SESSIONS: Final = 8192
-"""Connections from other gateways whose hops are accepted. Beyond it the one that was idle longest makes a new one."""
+"""Inbound hop sessions. Above this number the session that was idle longest is dropped, and its gateway reconnects."""
 LARGE: Final = 256 * 1024
-"""Bodies whose digest is made beside the event loop."""
+"""Bytes: the digest of a larger body is computed outside the event loop."""
 CLAIM_TRIES: Final = 3
 GONE: Final = "its replica is gone"
 OTHER_VERSION: Final = "its replica has another version"
@@ -321,7 +321,7 @@ _KEYS: Final = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-k
 
 
 class Hops:
-    """The other gateways, for requests."""
+    """Passes requests to the other gateways of the cluster and accepts theirs."""
 
     def __init__(
         self,
@@ -333,20 +333,20 @@ class Hops:
         plaintext: bool = False,
         keeps_keys: bool = False,
     ) -> None:
-        """`plaintext`: the network encrypts, so addresses without TLS are dialled. `keeps_keys`: clients' own keys are
-        passed on, because they name the account that answers."""
+        """`plaintext`: the network encrypts, so addresses without TLS are dialled. `keeps_keys`: clients' API keys are
+        passed on, because they choose the account."""
         self._directory = directory
         self._claims = claims
         self._key = signing_key(cluster_key)
         self._plaintext = plaintext
         self._sessions: OrderedDict[str, HopSession] = OrderedDict()
-        """Of connections that others have made; the one that was used last stands last."""
+        """Sessions of inbound connections, least recently used first."""
         self._make_tls = tls
         self._tls: ssl.SSLContext | None = None
         self._not_passed = _NOT_PASSED if keeps_keys else _NOT_PASSED | _KEYS
         self._idle: dict[tuple[str, str], list[HopConnection]] = {}
         self.counts: Counter[tuple[str, str]] = Counter()
-        """(`out`, `in`, `claim` or `here`; how it went) -> how often."""
+        """(`out`, `in`, `claim` or `here`; outcome) -> count."""
 
     @property
     def id(self) -> str:
@@ -421,7 +421,7 @@ class Hops:
         return await self._passed(maker, request, writer)
 
     async def _winner(self, sid: str, request: PassedRequest, writer: RelayWriter) -> Replica | None:
-        """Who replays it: this one, or None when another has. Raises RedisAway."""
+        """The gateway that replays the turn: this one, or None if another gateway answered. Raises RedisAway."""
         dead = ""
         for _ in range(CLAIM_TRIES):
             winner = await self._claims.claim(sid, self.id, dead)
@@ -436,7 +436,8 @@ class Hops:
         return self._directory.own
 
     async def _give_away(self, request: PassedRequest, writer: RelayWriter) -> str | None:
-        """Pass a new turn to another gateway, because this one stops soon. Without another, it begins here."""
+        """Pass a new turn to another gateway, because this one is draining. If no other gateway takes it, it begins
+        here."""
         own = self._directory.own
         others = [one for one in self._directory.alive() if not one.draining and one.schema == own.schema]
         for other in [one for one in others if one.id != own.id][-2:]:
@@ -445,7 +446,7 @@ class Hops:
         return ""
 
     async def _passed(self, to: Replica, request: PassedRequest, writer: RelayWriter) -> bool:
-        """False: it did not take the request, and nothing was written."""
+        """False: the peer did not accept the request, and nothing was written."""
         digest = await aside(_digest, request.body) if len(request.body) > LARGE else _digest(request.body)
         try:
             while True:
@@ -498,7 +499,7 @@ class Hops:
 
     def _keep(self, to: Replica, connection: HopConnection) -> None:
         place = (to.id, to.address)
-        if place not in self._idle:  # a moment to forget the gateways that are gone
+        if place not in self._idle:  # a good moment to drop the entries of gateways that are gone
             self._idle = {one: kept for one, kept in self._idle.items() if any(not each.closed for each in kept)}
         kept = self._idle.setdefault(place, [])
         if connection.reusable and not connection.closed and len(kept) < KEPT:
@@ -507,7 +508,7 @@ class Hops:
             connection.abort()
 
     async def _connect(self, to: Replica) -> HopConnection:
-        """Raises HopFailed, also where the other side is not the gateway that was dialled."""
+        """Raises HopFailed, also if the peer is not the gateway that was dialled."""
         try:
             if not (self._plaintext or is_sheltered(to.address)):
                 raise HopFailed(f"{to.address} is not encrypted")
@@ -554,7 +555,7 @@ class Hops:
 
 
 def is_sheltered(address: str) -> bool:
-    """TLS, or loopback. Raises ValueError."""
+    """True for TLS and for loopback addresses. Raises ValueError."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     try:

@@ -1,11 +1,11 @@
-"""Counts the spending of all replicas in Redis: a claim is checked and counted in one script, so runs are exact however
-many gateways ask at once. Redis away: a run that has a budget is refused, or let through and counted later
+"""Counts the spending of all replicas in Redis. One script checks and counts a claim, so run counts are exact however
+many gateways ask at once. While Redis is away, a run with a budget is refused, or allowed and counted later
 (`cluster_budgets`).
 
-One hash for each scope, named by its HMAC: a field for each day and measure, and one for all days. What is settled goes
-through the outbox: exact, and kept while Redis is away. A claim whose answer was lost may have been counted, or be
-counted later, by a Redis that was only slow: it is declared void, and taken back if it was counted. Days that no period
-reaches any more are taken out.
+Each scope has one hash, named by its HMAC, with a field for each day and measure and one for all days. Settled amounts
+go through the outbox: exact, and kept while Redis is away. If the reply to a claim is lost, the claim may have been
+counted, or a slow Redis may count it later: the claim is declared void, and its amount taken back if it was counted.
+Days that no period reaches are deleted.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ WhenAway = Literal["refuse", "allow"]
 CONVERSATIONS_KEPT_S: Final = 90 * 86_400
 MARKS_KEPT_S: Final = 450 * 86_400
 MAX_VOID: Final = 4_096
-"""Claims to be taken back."""
+"""Void claims whose amounts are still to be taken back."""
 LONGEST_WINDOW: Final = 400
-"""Days that are added up at most: a period is a billing cycle, or ever."""
+"""Most days that are added up: a period is a billing cycle, or all time."""
 MAX_TIDIED: Final = 10_000
-"""Hashes that this process knows to be without old days."""
+"""Hashes whose old days this process has deleted."""
 ALL_DAYS: Final = "all"
 KIND: Final = "spent1"
-"""With its version: counts cannot be made again, so replicas that count in another way count apart."""
+"""Includes a version: counts cannot be recomputed, so replicas that count differently use separate hashes."""
 UNSURE_CODE: Final = "budget_unknown"
 
 RESERVE: Final = """
@@ -65,8 +65,8 @@ end
 local told = {}
 for i, sum in ipairs(spent) do told[i] = string.format('%.17g', sum) end
 return {allowed, told}"""
-"""KEYS: the hash of each scope that is counted, then of those that are only looked at, then the claim itself. ARGV[1]:
-what is claimed, as JSON. {2}: the claim is void."""
+"""KEYS: the hashes of the scopes that are counted, then of the scopes that are only read, then the claim itself.
+ARGV[1]: the claim as JSON. Returns {2} if the claim is void."""
 
 TAKE_BACK: Final = """
 if redis.call('SET', KEYS[#KEYS], 'void', 'EX', 120, 'GET') ~= 'counted' then return 0 end
@@ -75,7 +75,7 @@ for k, _ in ipairs(asked.kept) do
   for field, amount in pairs(asked.amounts) do redis.call('HINCRBYFLOAT', KEYS[k], field, '-' .. amount) end
 end
 return 1"""
-"""The same words for a claim that is void from now on."""
+"""Same KEYS and ARGV as RESERVE. Makes the claim void."""
 
 TIDY: Final = """
 local old = {}
@@ -84,7 +84,7 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
 end
 for at = 1, #old, 1000 do redis.call('HDEL', KEYS[1], unpack(old, at, math.min(at + 999, #old))) end
 return #old"""
-"""KEYS: the hash of a scope. ARGV: the first day that is kept."""
+"""KEYS: the hash of a scope. ARGV: the first day to keep."""
 
 
 class RedisSpent:
@@ -116,7 +116,7 @@ class RedisSpent:
         return ClaimOutcome(bool(allowed), tuple(spent))
 
     def _take_back(self, command: Command) -> None:
-        """As soon as Redis is there again."""
+        """Make a claim void as soon as Redis is back."""
         self._void.append(command)
         if self._taking_back is None:
             self._taking_back = spawn(self._take_all_back(), "take-claims-back")
@@ -175,7 +175,7 @@ class RedisSpent:
                 self._tidy(day, place)
 
     def _tidy(self, day: str, place: bytes) -> None:
-        """Once a day."""
+        """Delete old days, once a day."""
         if len(self._tidied) >= MAX_TIDIED:
             self._tidied.clear()
         self._tidied.add((day, place))
@@ -183,7 +183,7 @@ class RedisSpent:
         self._outbox.put([("EVAL", TIDY, 1, place, first.isoformat())])
 
     async def spent(self, scope: str, since: str) -> Spent:
-        """What cannot be read is taken as nothing: this is for people, and decides nothing."""
+        """Spending for display; it decides nothing. While Redis is away it is zero."""
         place = self._place(scope)
         try:
             if since == EVER:
@@ -199,7 +199,7 @@ class RedisSpent:
         return _spent(known, sorted(day for day in days if day != ALL_DAYS and day >= since))
 
     async def first(self, mark: str, at: float) -> bool:
-        """True for the first replica that reports something, and for every replica while Redis is away."""
+        """True for the first replica that sets this mark, and for every replica while Redis is away."""
         place = self._calls.key("mark1", self._seal.name("mark", mark.encode()))
         try:
             (new,) = await self._outbox.ask([("SET", place, b"1", "NX", "EX", MARKS_KEPT_S)])
@@ -221,7 +221,7 @@ class RedisSpent:
         self._outbox.put([("SET", place, self._seal.close(place, msgspec.json.encode(cycle)), "EX", MARKS_KEPT_S)])
 
     async def aclose(self) -> None:
-        """The outbox is not ours."""
+        """The outbox stays open: its owner closes it."""
         if self._taking_back is not None:
             self._taking_back.cancel()
             await asyncio.wait([self._taking_back], timeout=1)
@@ -234,7 +234,7 @@ class RedisSpent:
 
 
 def _fields(since: str, today: str, measure: Measure) -> list[str]:
-    """What has to be added up."""
+    """The fields that add up to the spending since a day."""
     if since == EVER:
         return [_field(ALL_DAYS, measure).decode()]
     last, days = date.fromisoformat(today), list[str]()
@@ -273,12 +273,12 @@ def _number(amount: float) -> str:
 
 # ---- limits
 
-# Rate limits of one gateway key over all replicas: a token bucket for requests a minute and leases for responses at
-# once, both in Redis, by its clock. Leases of a replica that died end by themselves. Redis away: each replica goes on
-# with its own limits.
+# Rate limits of one gateway key over all replicas: a token bucket for requests a minute and leases for concurrent
+# responses, both in Redis, by its clock. Leases of a dead replica expire. While Redis is away each replica applies its
+# own limits.
 
 LEASE_S: Final = 15
-"""How long a response of a replica that died takes a place."""
+"""Seconds until a lease of a dead replica expires."""
 RENEW_S: Final = 5.0
 BUCKET_KEPT_S: Final = 120
 MANY: Final = 1_000_000
@@ -299,8 +299,8 @@ redis.call('EXPIRE', KEYS[1], ARGV[5])
 redis.call('ZADD', KEYS[2], now + ARGV[4], lease)
 redis.call('EXPIRE', KEYS[2], ARGV[4])
 return {0, '0'}"""
-"""KEYS: bucket, leases. ARGV: responses at once, requests a minute, the lease, its seconds, those of the bucket.
-0: come in; 1: too early, with the seconds to wait; 2: too many at once."""
+"""KEYS: bucket, leases. ARGV: concurrent responses, requests a minute, the lease, its seconds, the bucket's seconds.
+Returns 0: admitted; 1: too early, with the seconds to wait; 2: too many at once."""
 
 RENEW: Final = """
 local t = redis.call('TIME')
@@ -319,12 +319,12 @@ class SharedLimits:
         self._boot = urandom(6).hex()
         self._number = 0
         self._held: dict[str, set[bytes]] = {}
-        """Caller -> its leases here."""
+        """Caller -> the leases that it holds here."""
         self._renewing: asyncio.Task[None] | None = None
 
     async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
-        """(why not, or nothing; seconds to wait; the lease, to be given back). What is no turn takes a place as long as
-        it is answered, and always finds one."""
+        """Returns (`early`, `many` or empty; seconds to wait; the lease to give back). A request that is no turn takes
+        a lease while it is answered, and is never refused as too many."""
         if self._calls.away:
             return "", 0.0, b""
         self._number += 1
@@ -333,7 +333,7 @@ class SharedLimits:
         try:
             ((verdict, wait),) = await self._calls.run([("EVAL", ENTER, 2, *self._places(caller), *asked)])
         except RedisAway:
-            return "", 0.0, b""  # the limits of this replica are all there is
+            return "", 0.0, b""  # only this replica's own limits apply
         if verdict:
             return ("early" if verdict == 1 else "many"), min(number(wait), MAX_WAIT_S), b""
         self._held.setdefault(caller, set()).add(lease)
@@ -371,24 +371,24 @@ class SharedLimits:
 
 # ---- totals
 
-# What all replicas have used, by day, model and key: counts in Redis beside the ledger that each replica keeps for
-# itself. Days are those of UTC, which replicas in several zones share.
+# The usage of all replicas by day, model and key: counts in Redis, next to each replica's own ledger. Days are UTC
+# days, so that replicas in several time zones agree.
 
 KEPT_S: Final = 400 * 86_400
 MAX_DAYS: Final = 400
 MAX_NAMED: Final = 10_000
-"""Labels that this process knows to be written."""
+"""Labels that this process knows to be in Redis."""
 _LABEL: Final = b"label"
 _MEASURES: Final = ("runs", "responses", "refused", "input", "output", "cached", "cents")
 
 
 class TotalRow(msgspec.Struct, frozen=True):
-    """What one key has used of one model on one day."""
+    """One key's usage of one model on one day."""
 
     day: str
     model: str
     key: str
-    """Its name; empty: no key was asked for."""
+    """The key's name; empty if the gateway requires no key."""
     runs: int = 0
     responses: int = 0
     refused: int = 0
@@ -411,7 +411,7 @@ class ClusterTotals(Observer):
         self._clock = clock
         self._named: set[tuple[str, Label]] = set()
 
-    # ---- told
+    # ---- observer
 
     def response_ended(self, record: TurnRecord) -> None:
         self._count(Label(record.model, record.caller.key), {"responses": 1})
@@ -446,7 +446,7 @@ class ClusterTotals(Observer):
 
 
 async def read_totals(calls: Calls, seal: Seal, since: date, until: date) -> list[TotalRow]:
-    """Both days included, by day, then by name. Raises RedisAway."""
+    """Usage from `since` to `until`, both days included, sorted by day, model and key. Raises RedisAway."""
     days = [since + timedelta(days=at) for at in range(min(MAX_DAYS, (until - since).days + 1))]
     if not days:
         return []

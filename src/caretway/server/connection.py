@@ -1,13 +1,12 @@
-"""One client's connection, HTTP/1.1: keep-alive between requests, no pipelining, `Expect: 100-continue`, half-closed
-clients (probed), a client that hangs up (its answer is cancelled), bodies that are refused early, malformed heads (400,
-then the end).
+"""One client's HTTP/1.1 connection: keep-alive, no pipelining, `Expect: 100-continue`, half-closed clients (probed),
+hang-ups (the response is cancelled), early refusals of bodies, malformed heads (400, then close).
 
-`request_reader` reads, `deadlines` tells who is late, and the handler answers; here they meet the socket. What is left
-of a body that was answered early is read and dropped, for a while; a client that takes nothing of its response is given
-up. Requests that come before the last response is complete are not served: the connection closes after that response,
-as HTTP allows. Malformed heads get a 400 in the route's own words, then the end.
+`request_reader` parses, `deadlines` decides who is late, the handler answers; this module connects them to the socket.
+The rest of a body that was answered early is read and dropped for a while. A client that stops reading its response is
+disconnected. After a request that arrives before the last response is complete, the connection closes at the end of
+that response, as HTTP allows.
 
-Nothing here runs per event of a stream but the write.
+The write is the only work per event of a stream.
 """
 
 import asyncio
@@ -23,8 +22,8 @@ from ..core.errors import ErrorKind, GatewayError, bad_request
 from .exchange import CONTINUE, NEVER, Deadlines, HttpRequest, MakeSuccessor, ResponseWriter, Successor
 from .request_reader import Bodies, ConnectionLimits, ReadPhase, RequestReader, http_date, too_slow
 
-# ---- The bytes of an error for a request that could not be read as HTTP (a malformed or too large head, too many
-# connections): there is no request to answer, and the connection ends after it.
+# ---- The error bytes for a request that could not be read as HTTP (a malformed or too large head, too many
+# connections). The connection ends after them.
 
 _TLS_HELLO: Final = b"\x16\x03"
 _NO_TLS: Final = (
@@ -36,7 +35,7 @@ Refuse = Callable[[str, ResponseWriter, GatewayError], None]
 
 
 class _Collected:
-    """A connection that keeps what is written."""
+    """A transport that collects the written bytes."""
 
     def __init__(self) -> None:
         self.written = b""
@@ -55,7 +54,7 @@ class _Collected:
 
 
 def early_error(refuse: Refuse, url: bytes, error: GatewayError, *, head_only: bool = False) -> bytes:
-    """The bytes of a refusal to a client whose request could not be read. `head_only`: it asked for a head alone."""
+    """The bytes of a refusal to a client whose request could not be read. `head_only`: the request was a HEAD."""
     transport = _Collected()
     path = url.decode("latin-1").partition("?")[0]
     refuse(path, ResponseWriter(transport, keep_alive=False, chunked=False, head_only=head_only), error)
@@ -78,20 +77,20 @@ def plain_on_tls_port() -> GatewayError:
 log = logging.getLogger(__name__)
 
 LINGER_S: Final = 2.0
-"""How long a refused client may go on talking before the socket is closed: closing at once would reset the connection,
-and the client would lose the answer."""
+"""How long a refused client may keep sending before the socket is closed: closing at once would reset the connection,
+and the client would lose the response."""
 MAX_AT_ONCE: Final = 16
-"""Requests of one read. One that is refused at its head is answered within the callback that read it, so that a read
-full of them would hold up everybody else."""
+"""Requests in one read. A request that is refused at its head is answered in the parser's callback, so a read full of
+such requests would delay all other connections."""
 PROBE_S: Final = 0.05
-"""Between two signs to a client that may be gone; longer than a reset takes on this machine."""
+"""Seconds between two probes of a client that may be gone; longer than a reset takes on a local connection."""
 
 
 class PendingRequest(Protocol):
-    """A request that was let in."""
+    """An admitted request."""
 
     def begin(self) -> None:
-        """The body is here too: from now on it takes a place among the answers. Raises GatewayError."""
+        """The body is complete: the request now counts as running. Raises GatewayError."""
         ...
 
     def answer(self) -> Coroutine[Any, Any, None]:
@@ -104,16 +103,17 @@ class PendingRequest(Protocol):
 
 
 class RequestHandler(Protocol):
-    """Whoever answers."""
+    """Answers requests."""
 
     def accept(self, request: HttpRequest, response: ResponseWriter) -> PendingRequest | None:
-        """The head is here. None: it was answered at once, and its body is not wanted. Raises GatewayError."""
+        """Called at the end of a head. None: the request is answered, and its body is not wanted. Raises
+        GatewayError."""
         ...
 
     def refuse(
         self, path: str, response: ResponseWriter, error: GatewayError, request: HttpRequest | None = None
     ) -> None:
-        """Say why there is no answer, in the words of whatever API lives at the path."""
+        """Send an error in the format of the API at the path."""
         ...
 
 
@@ -127,17 +127,17 @@ class ServerState(Protocol):
     stopping: bool
 
     def date(self) -> bytes:
-        """Now, as a header has it."""
+        """The current time as an HTTP date."""
         ...
 
     def joined(self, connection: "ClientConnection") -> bool:
-        """False: there are too many already."""
+        """False: too many connections are open."""
         ...
 
     def left(self, connection: "ClientConnection | Successor") -> None: ...
 
     def switched(self, old: "ClientConnection", new: Successor) -> None:
-        """The socket changed to another protocol."""
+        """The socket now belongs to another protocol."""
         ...
 
 
@@ -173,11 +173,11 @@ class ClientConnection(asyncio.Protocol):
         self._deadlines = Deadlines(server.limits.send_timeout)
         self.wake_at = self._deadlines.wake_at
         self._request: HttpRequest | None = None
-        """With its response: from the end of its head until both are complete."""
+        """Set with its response, from the end of its head until both are complete."""
         self._response: ResponseWriter | None = None
         self._pending: PendingRequest | None = None
         self._task: asyncio.Task[None] | None = None
-        """Makes the answer."""
+        """The task that makes the response."""
         self._body_until = NEVER
         self._at_once = 0
         """Requests that began in this read."""
@@ -185,7 +185,7 @@ class ClientConnection(asyncio.Protocol):
         self._lingers = False
         self._half_closed = False
         self._paused = False
-        """The client does not take what is written."""
+        """The client does not read what is written."""
 
     # ---- the socket
 
@@ -213,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
             if pending is not None:
                 pending.leave()
         elif not response.complete:
-            task.cancel()  # whatever the answer is waiting for, it is not wanted any more
+            task.cancel()  # nobody waits for the response any more
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
@@ -231,9 +231,8 @@ class ClientConnection(asyncio.Protocol):
             self._watch()
 
     def eof_received(self) -> bool:
-        """The client has said all it will say. It may still listen (`nc -N` does), or be gone: that shows only when
-        something is sent, so something is that changes nothing, twice: the first is answered with a reset by the
-        machine of a client that is gone, the second fails then."""
+        """Handle a half-closed client, which may still read (`nc -N` does) or be gone. Two no-ops tell them apart: the
+        machine of a client that is gone answers the first with a reset, and the second fails."""
         due = self._reader.wanted and self._reader.phase is ReadPhase.BETWEEN
         if not due or self._server.scheme == "https" or not self._probe():
             return False
@@ -288,7 +287,7 @@ class ClientConnection(asyncio.Protocol):
                     self._transport.write(CONTINUE)
         except GatewayError as error:
             if expects:
-                response.close_after()  # whether its body comes all the same, nobody can know
+                response.close_after()  # the client may or may not send the body now
             server.handler.refuse(request.path, response, error, request)
 
     def body_refused(self, error: GatewayError) -> None:
@@ -319,7 +318,7 @@ class ClientConnection(asyncio.Protocol):
         if not task.cancelled() and (failure := task.exception()) is not None:
             log.error("an answer failed: %s", failure, exc_info=failure)
         if not response.complete:
-            self._transport.abort()  # nobody is left who could answer
+            self._transport.abort()  # nothing else can complete the response
 
     # ---- for the response
 
@@ -333,7 +332,7 @@ class ClientConnection(asyncio.Protocol):
             self._pending = None
         if self._reader.phase is ReadPhase.BETWEEN:
             self._next()
-        else:  # closing now would reset the connection, and the client would lose the answer
+        else:  # closing now would reset the connection, and the client would lose the response
             self._reader.drop_body()
             self._due_in(self._server.limits.drain_timeout)
 
@@ -341,7 +340,8 @@ class ClientConnection(asyncio.Protocol):
         self._transport.abort()
 
     def switch(self, make: MakeSuccessor) -> None:
-        """The 101 is written. What a client sent before it got that was read as HTTP already: it must not go on."""
+        """Give the socket to another protocol after the 101. Bytes that arrived before it were read as HTTP: then the
+        connection is aborted."""
         transport, spoke_early = self._transport, self._deaf
         self._deaf = True
         self.wake_at(NEVER, None)
@@ -360,7 +360,7 @@ class ClientConnection(asyncio.Protocol):
             successor.pause_writing()
 
     def _next(self) -> None:
-        """Request and answer are complete."""
+        """Request and response are complete: close, or wait for the next request."""
         response, self._response, self._request, self._task = self._response, None, None, None
         if response is not None and (not response.keep_alive or (self._server.stopping and not response.goes_on)):
             self._transport.close()
@@ -368,7 +368,7 @@ class ClientConnection(asyncio.Protocol):
             self._due_in(self._server.limits.keep_alive)
 
     def retire(self) -> None:
-        """The server stops: an answer that is being made is the last one."""
+        """The server is stopping: the response in progress is the last."""
         if self._response is not None:
             self._response.close_after()
         else:
@@ -377,7 +377,7 @@ class ClientConnection(asyncio.Protocol):
     # ---- time
 
     def _watch(self) -> None:
-        """Checks after each input whether something must end in time."""
+        """Set the deadline of the current phase after each input."""
         phase = self._reader.phase
         if phase is ReadPhase.HEAD:
             if self._deadlines.due == NEVER:
@@ -390,7 +390,7 @@ class ClientConnection(asyncio.Protocol):
         self._deadlines.due = self._loop.time() + seconds
 
     def check(self, now: float) -> None:
-        """Called by the server now and then: checks deadlines."""
+        """Check the deadlines. The server calls it periodically."""
         unsent, deadlines = self._transport.get_write_buffer_size(), self._deadlines
         if deadlines.stuck(now, unsent):
             self._transport.abort()  # close() would wait for the client to take the rest
@@ -400,7 +400,7 @@ class ClientConnection(asyncio.Protocol):
             self._too_late()
         if self._half_closed:
             self._half_closed = False
-            self._probe()  # once more, for clients that are far away
+            self._probe()  # once more, for distant clients
         deadlines.wake_due(now)
 
     @property
@@ -413,7 +413,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
             return
         if response is not None and phase is ReadPhase.BETWEEN:
-            return  # an answer is being made
+            return  # a response is in progress
         if phase is ReadPhase.HEAD or (response is None and self._reader.unseen):
             self._refuse(GatewayError(ErrorKind.SLOW_REQUEST, "The head of the request did not arrive in time."))
         elif request is not None and response is not None and not response.complete:
@@ -435,8 +435,8 @@ class ClientConnection(asyncio.Protocol):
     # ---- refusals
 
     def _refuse(self, error: GatewayError) -> None:
-        """Answer, hang up, and listen no more. While an answer is made there is nothing to be said: it is the last. Nor
-        is there when the request was answered already and the rest of its body is no HTTP."""
+        """Send an error, stop reading and close. Nothing is sent if a response is in progress, or if the request was
+        already answered and the rest of its body is not HTTP."""
         self._deaf = True
         if self._transport.is_closing():
             return

@@ -1,7 +1,7 @@
-"""The cursor-agent stand-in's ACP mode: JSON-RPC over stdin and stdout, sessions, modes, prompts in a thread, cancel
-(or ignored), permission requests.
+"""The cursor-agent stand-in's ACP mode: JSON-RPC over stdin and stdout, with sessions, modes, prompts, permission
+requests and cancels (which it can ignore).
 
-A prompt runs in a thread of its own, so that a cancel and the answers to the agent's own questions can be read.
+Each prompt runs in its own thread, so that cancels and the client's responses can be read meanwhile.
 """
 
 import itertools
@@ -50,8 +50,8 @@ from .words import (
 
 # ---- choices
 
-# What can be chosen in a session of the cursor-agent stand-in: mode, model and the model's options. Base models with
-# options for a client that knows them (`parameterizedModelPicker`), one fixed variant of each model for any other.
+# The choices of a session: mode, model and the model's options. A client with `parameterizedModelPicker` sees base
+# models with options; any other client sees one fixed variant of each model.
 
 MODES: Final = ("agent", "plan", "ask")
 SWITCH: Final = ("true", "false")
@@ -61,12 +61,13 @@ OPTIONS: Final[Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]]] = {
         "fast": ("model_config", SWITCH),
     },
 }
-"""By base: each option's category and values. The middle of three is the default, and the first of two."""
+"""By base model: the category and the values of each option. The default is the middle of three values, or the first of
+two."""
 BASES: Final = tuple(model for model in MODELS if not model.startswith(tuple(f"{base}-" for base in OPTIONS)))
 
 
 class Unknown(Exception):
-    """There is no such option, or it has no such value."""
+    """An unknown option, or a value that the option does not have."""
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class Choices:
     options: dict[str, str] = field(default_factory=dict)
 
     def start(self, model: str) -> "Choices":
-        """The flat id that the program was started with says no more than its base here."""
+        """Choose the base model of the flat id that the program was started with; the id's options are ignored."""
         base = next((one for one in OPTIONS if model.startswith(f"{one}-")), model)
         self._take(base)
         return self
@@ -137,8 +138,7 @@ def _select(key: str, category: str, current: str, values: tuple[str, ...]) -> d
 
 # ---- acp session
 
-# A session of the cursor-agent stand-in in ACP: its chat, what was chosen, the MCP servers it reached; how a prompt
-# can end before its end.
+# A session: its chat, its choices and the MCP servers that it reached; and the ways in which a prompt can end early.
 
 
 class RpcRefused(Exception):
@@ -148,7 +148,7 @@ class RpcRefused(Exception):
 
 
 class Cancelled(Exception):
-    """`session/cancel` came."""
+    """The client sent `session/cancel`."""
 
 
 @dataclass(slots=True)
@@ -175,8 +175,8 @@ class AcpServer:
         mcp: str,
         prompted: Callable[[], None],
     ) -> None:
-        """`home`: where approvals of MCP servers are kept. `mcp`: what it does with a session's servers: `used`,
-        `ignored`, calls `rejected`, or `old` (it says that it takes none)."""
+        """`home`: directory of the approvals of MCP servers. `mcp`: how a session's servers are treated: `used`,
+        `ignored`, calls `rejected`, or `old` (the capabilities say that it takes no servers)."""
         self.chats = chats
         self._home = home
         self.mcp = mcp
@@ -237,7 +237,7 @@ class AcpServer:
             self._write({"id": number, "error": {"code": refused.code, "message": str(refused)}})
 
     def ask(self, session: Session, method: str, params: Mapping[str, Any]) -> Any:
-        """A request of the agent's own; it waits for the answer as long as it takes, or for a cancel."""
+        """Send a request to the client and wait, without a time limit, for its response or a cancel."""
         number = next(self._ids)
         done, answer = self._answers[number] = threading.Event(), []
         self._write({"id": number, "method": method, "params": params})
@@ -302,7 +302,7 @@ class AcpServer:
         return session.choices.about()
 
     def _resume(self, params: Mapping[str, Any]) -> object:
-        """Without its history: the client has it."""
+        """Sends no history: the client has it."""
         return self._found(params).choices.about()
 
     def _found(self, params: Mapping[str, Any]) -> Session:
@@ -398,7 +398,7 @@ class _Doing:
     results: list[str] = field(default_factory=list)
     calls: int = 0
     earlier: list[tuple[str, str]] = field(default_factory=list)
-    """Steps of this prompt that are over, as they are kept."""
+    """Completed steps of this prompt, in their stored form."""
 
     @property
     def servers(self) -> Sequence[ReachedServer]:
@@ -439,7 +439,7 @@ class _Doing:
             raise Cancelled
 
     def step(self, step: Step) -> ToolUse | None:
-        """What the model calls in place of a tool of its own that was rejected, if it was told to."""
+        """Returns the call that the model makes in place of its own rejected tool, if the script has one."""
         match step:
             case Say(text):
                 for word in WORDS.findall(text):
@@ -476,7 +476,7 @@ class _Doing:
         return None
 
     def _exec(self, kind: str, args: Mapping[str, Any]) -> bool:
-        """False: it was not let."""
+        """False: the tool was rejected."""
         own = tool(kind)
         self.calls += 1
         call = f"call_{self.calls}"
