@@ -1,7 +1,7 @@
-"""From settings to the objects of a gateway: who may come in, what is stored, counted and told, what belongs to one
-account, the dashboard, the server. The one place that knows every room; `upstream` has the side to Cursor.
+"""Builds the objects of a gateway from settings: access, stores, budgets, observers, one account's objects, the
+dashboard, the server. Only this module knows every room; `upstream` builds the side to Cursor.
 
-Read it from top to bottom: it is in the order in which a gateway starts.
+The sections are in the order in which a gateway starts.
 """
 
 import asyncio
@@ -92,9 +92,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LONGEST_LOOK_S: Final = 1.0
-"""How long to wait between two checks for overdue connections."""
+"""The longest pause between two checks for overdue connections."""
 MAX_STORE_BYTES: Final = 256 * 2**20
-"""Of the conversations, and of the responses that clients can ask for again."""
+"""The limit for each of two stores: conversations, and responses that clients can request again."""
 MAX_LEDGER_BYTES: Final = 64 * 2**20
 
 
@@ -102,7 +102,7 @@ MAX_LEDGER_BYTES: Final = 64 * 2**20
 
 
 def key_book(settings: Settings) -> KeyRegistry:
-    """The keys with a name. Raises when their file cannot be used."""
+    """The named keys. Raises if their file cannot be used."""
     return KeyRegistry(key_file(settings))
 
 
@@ -112,8 +112,8 @@ def key_file(settings: Settings) -> KeyFile:
 
 
 def access_rules(settings: Settings, keys: KeyRegistry, local_key: str = "") -> Access:
-    """Raises when the gateway would be open to strangers, or half of what TLS needs is missing. `local_key` counts
-    beside other keys only."""
+    """Raises if the gateway would be open to strangers or only half of TLS is set. `local_key` counts only where
+    another key is required."""
     for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         if getattr(settings, given) is not None and getattr(settings, missing) is None:
             raise ConfigError(missing, settings.origin(given), f"{given} is set and {missing} is not: TLS needs both")
@@ -128,9 +128,9 @@ def access_rules(settings: Settings, keys: KeyRegistry, local_key: str = "") -> 
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Binds the port before anything else starts, so that a port in use is an error at once."""
+    """Binds the port before anything else starts, so that a port in use fails at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, or asyncio's own loop does not know what it is and leaves Nagle's algorithm on: events would wait for ACKs.
+    # With protocol 0, asyncio's own loop leaves Nagle's algorithm on, and events would wait for ACKs.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -147,7 +147,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class SharedServices(Struct, frozen=True):
-    """What the accounts of a gateway share, its page and its server among them."""
+    """The objects shared by a gateway's accounts, dashboard and server."""
 
     settings: Settings
     keys: KeyRegistry
@@ -174,8 +174,8 @@ async def open_services(
     *,
     telemetry: bool,
 ) -> SharedServices:
-    """The stack ends them. `forget`: called with a conversation that another gateway of the cluster has forgotten.
-    `telemetry`: whether the variables of OpenTelemetry count."""
+    """Opens the services; `stack` closes them. `forget` is called with a conversation that another gateway of the
+    cluster has deleted. `telemetry`: whether the `OTEL_` variables apply."""
     local = _open_conversations(settings, stack)
     store = local if cluster is None else cluster.conversations(local, settings.store_max_age, forget)
     stack.push_async_callback(store.aclose)
@@ -243,7 +243,7 @@ def _open_conversations(settings: Settings, stack: AsyncExitStack) -> WriteBehin
 
 
 def _open_ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
-    """One for all accounts: it names keys, not accounts."""
+    """Opens one ledger for all accounts: it names keys, not accounts."""
     if not settings.ledger_max_age:
         return None
     ledger = Ledger(
@@ -257,14 +257,14 @@ def _open_ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
 
 
 class OpenTelemetry(Struct, frozen=True):
-    """Who is notified, and what of the content; nobody and nothing by default."""
+    """The observers of OpenTelemetry and the content they get; nothing by default."""
 
     observers: Sequence[Observer] = ()
     content: Content | None = None
 
 
 def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
-    """The stack ends it."""
+    """Starts the observers; `stack` closes them."""
     plan = process_telemetry()
     for problem in plan.problems:
         log.warning("%s", problem)
@@ -287,7 +287,7 @@ def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
 
 
 def _turn_routes() -> dict[str, str]:
-    """The route for answers of each API, by its name."""
+    """Maps the name of each API to its route for answers."""
     return {
         dialect.name: PREFIX + route.path
         for dialect in dialects()
@@ -297,7 +297,7 @@ def _turn_routes() -> dict[str, str]:
 
 
 def _build_hook(settings: Settings, stack: AsyncExitStack) -> "HookQueue | None":
-    """Who is notified when something needs the owner; None: nobody, and nothing of it is imported."""
+    """Builds the queue that notifies the owner. None if no hook is set; then nothing is imported."""
     if settings.hook is None:
         return None
     from .usage.hooks import CommandHook, HookQueue, read_hook, run_command
@@ -340,7 +340,7 @@ def _general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
 def _build_budgets(
     settings: Settings, keys: KeyRegistry, tell: Tell = nobody_listens, shared: SpentStore | None = None
 ) -> Budgets:
-    """`shared`: where several gateways count together."""
+    """`shared`: the store of a cluster, in which several gateways count together."""
 
     def find_key(name: str) -> KeyBudgets:
         key = keys.named(name) if name else None
@@ -381,7 +381,7 @@ class OpenTenant(Struct, frozen=True):
 
 
 def _preparation(settings: Settings) -> Callable[[TurnRequest], TurnRequest]:
-    """What settings do to every request before it is planned."""
+    """Builds the function that applies settings to every request before it is planned."""
     steps = [with_instructions]
     if settings.tool_strict:
         steps.insert(0, demand_tools)
@@ -410,8 +410,8 @@ def open_tenant(
     beside: Backend | None = None,
     simulator: "Simulator | None" = None,
 ) -> OpenTenant:
-    """`settings` name its credentials; `beside`: another one's backend; `simulator`: the one to use, if it is the
-    backend. The stack ends it."""
+    """Opens an account; `stack` closes it. `settings` name its credentials, `beside` is the backend of another account,
+    `simulator` replaces the simulator that the backend would start."""
     cluster, passing = services.cluster, passes(settings)
     share = None if cluster is None or passing else cluster.sign_in
     backend = build_backend(settings, stack, counted=True, beside=beside, simulator=simulator, share=share)
@@ -499,7 +499,7 @@ def open_tenant(
 def tenant_per_key(
     first: OpenTenant, services: SharedServices, access: Access, stack: AsyncExitStack
 ) -> TenantResolver:
-    """Each client's Cursor API key opens a tenant like the owner's own, with nothing in common but the limits."""
+    """Opens an account for each Cursor API key that clients send. Accounts share only the limits."""
     from .api.passthrough import TenantPerKey
 
     settings = services.settings
@@ -509,7 +509,7 @@ def tenant_per_key(
     async def open_for(key: str) -> AsyncIterator[Tenant]:
         async with AsyncExitStack() as own:
             opened = open_tenant(with_settings(bare, api_key=key), services, own, beside=first.backend)
-            await opened.backend.models()  # a key that Cursor does not accept gets no tenant
+            await opened.backend.models()  # a key that Cursor rejects gets no account
             yield opened.tenant
 
     tenants = TenantPerKey(
@@ -527,7 +527,7 @@ def tenant_per_key(
 
 
 def build_page(services: SharedServices, access: Access, facts: GatewayFacts, first: OpenTenant) -> PageApi:
-    """The dashboard. Not for passthrough mode, where it would show one client what others do."""
+    """The dashboard. Must not be built in passthrough mode, where it would show one client the work of another."""
     cluster = services.cluster
     return PageApi(
         services.settings,
@@ -591,7 +591,7 @@ def build_server(
 
 
 def look_every(settings: Settings, connection: ConnectionLimits, body: BodyLimits) -> float:
-    """Often enough for the shortest of the limits to mean something."""
+    """An interval short enough to enforce the shortest limit."""
     requests = (connection.head_timeout, connection.send_timeout, body.idle, body.total)
     answers = (settings.keep_alive, settings.first_event_patience, settings.response_timeout)
     return min(LONGEST_LOOK_S, min(*requests, *answers) / 8)

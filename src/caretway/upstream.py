@@ -1,8 +1,8 @@
-"""Everything that the gateway calls, built from settings: connections to Cursor, with whose credentials, the backend
-(`auto`: by the credentials there are), the user's MCP servers.
+"""Builds the gateway's outgoing side from settings: connections to Cursor, credentials, the backend (`auto` selects it
+by the credentials), the user's MCP servers.
 
-The gateway and the commands use this; it brings no server. Backends other than the Agent API are imported only when
-they are chosen, because imports take time.
+The gateway and the commands use this module; it imports no server. Backends other than the Agent API are imported only
+when chosen, because imports take time.
 """
 
 import importlib.util
@@ -56,22 +56,22 @@ if TYPE_CHECKING:
 REST_URL: Final = "https://api.cursor.com"
 NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
 ShareSignIn = Callable[[AccountStore, str], AccountStore]
-"""(where this gateway keeps its sign-in, the address it is for) -> where several gateways do."""
+"""(this gateway's sign-in store, the address of the sign-in) -> a store that several gateways share."""
 Around = Callable[[Transport], Transport]
-"""Puts something between a backend and its transport, to see what passes."""
+"""Wraps a backend's transport, to observe its traffic."""
 
 
 # ---- connections
 
 
 def dialler(settings: Settings) -> Dialler:
-    """Opens every connection that leaves this machine, except those of other programs and of MCP servers."""
+    """Opens every connection that leaves this machine, except connections of other programs and of MCP servers."""
     rules = ProxyRules(process_environment(), settings.proxy or "", settings.proxy_loopback)
     return Dialler(rules, str(settings.agent_ca) if settings.agent_ca else None, settings.connect_timeout)
 
 
 def open_api(settings: Settings) -> AutoTransport:
-    """Sign-in, model lists, account."""
+    """The transport for sign-in, model lists and account."""
     return _open(settings, hosts(settings).api)
 
 
@@ -91,7 +91,7 @@ def transport_limits(settings: Settings) -> TransportLimits:
 
 
 def open_trace(settings: Settings, side: str, stack: AsyncExitStack) -> "Trace | None":
-    """A recording of one side's traffic, if one was asked for; closed with the stack."""
+    """Records one side's traffic if the settings ask for it; `stack` closes the recording."""
     if settings.trace is None:
         return None
     from .observe.trace import Trace
@@ -114,13 +114,13 @@ def passes(settings: Settings) -> bool:
 
 
 def without_credentials(settings: Settings) -> Settings:
-    """Settings for clients' own accounts: they must neither use nor read anything of the owner's."""
+    """The settings without the owner's credentials, for accounts that clients bring."""
     local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
     return with_settings(settings, api_key=None, access_token=None, local_tools=local_tools)
 
 
 def holder(settings: Settings) -> Account:
-    """The account that the settings select, as far as known without asking Cursor."""
+    """The account that the settings select, as far as it is known without a request to Cursor."""
     if settings.access_token:
         return Account(settings.access_token, received_at=issued_at(settings.access_token))
     if settings.api_key or passes(settings):
@@ -176,15 +176,15 @@ BACKENDS: Final[Mapping[str, Standing]] = {
     "legacy-chat": "unofficial",
     "simulator": "simulated",
 }
-"""What each is to Cursor at Cursor's own address."""
+"""The standing of each backend at Cursor's own address."""
 AT_AN_ADDRESS: Final = ("sdk", "agent", "legacy-chat")
-"""Those that the settings can send to another address."""
+"""Backends that the settings can send to another address."""
 PASSTHROUGH: Final = ("agent", "sdk")
 """Backends that can use a client's API key; the first one is the default."""
 
 
 def choose_backend(settings: Settings) -> str:
-    """An explicit choice wins, else the credentials decide. Only without any is it the simulator."""
+    """An explicit choice wins; otherwise the credentials decide. Without credentials the simulator is chosen."""
     if passes(settings):
         return _passthrough_backend(settings)
     if settings.backend != "auto":
@@ -233,9 +233,9 @@ def build_backend(
     simulator: "Simulator | None" = None,
     share: ShareSignIn | None = None,
 ) -> Backend:
-    """`around` is for the backend `agent`; others do not use our transport. `counted`: its runs may have a budget.
-    `beside`: one of another account, whose process may be shared. `simulator`: the one to use, if it is the backend.
-    `share`: where other gateways find a renewed sign-in."""
+    """`around` applies to the backend `agent` only; other backends do not use our transport. `counted`: runs may have a
+    budget. `beside`: the backend of another account, whose process may be shared. `simulator` replaces the simulator
+    that the backend would start. `share`: the store in which other gateways find a renewed sign-in."""
     backend: Backend
     match choose_backend(settings):
         case "agent":
@@ -266,7 +266,7 @@ def build_backend(
 
 @asynccontextmanager
 async def open_backend(settings: Settings, around: Around | None = None) -> AsyncIterator[Backend]:
-    """The backend alone, without a server."""
+    """The backend without a server."""
     async with AsyncExitStack() as stack:
         backend = build_backend(settings, stack, around)
         stack.push_async_callback(backend.aclose)
@@ -308,7 +308,7 @@ def _agent(settings: Settings, stack: AsyncExitStack, around: Around | None, sha
 def _public_list(
     settings: Settings, transport: Transport, tokens: TokenSource, stack: AsyncExitStack
 ) -> BaseSource | None:
-    """The REST list has a host of its own (except on a simulator) and accepts only an API key."""
+    """The REST list has its own host (except on a simulator) and accepts only an API key."""
     if hosts(settings).stand_in:
         return _rest_list(transport, tokens)
     key = holder(settings).api_key
@@ -529,8 +529,8 @@ def offers_mcp(settings: Settings) -> bool:
 
 
 def mcp_bridge(settings: Settings, only: str = "", *, remote: bool = False) -> "McpBridge | None":
-    """The MCP servers in the settings (or only the one named `only`, or only those that are no programs of this
-    machine), not yet started; None if there are none."""
+    """The MCP servers in the settings, not yet started; None if there are none. `only` selects one by name; `remote`
+    leaves out servers that are programs of this machine."""
     if not (settings.mcp or settings.mcp_config or settings.mcp_import):
         return None
     from .mcp.definitions import BridgeLimits, Remote
@@ -574,7 +574,7 @@ def mcp_sign_in(settings: Settings, url: str) -> "SignInFile":
 async def open_mcp_bridge(
     settings: Settings, only: str = "", *, remote: bool = False
 ) -> AsyncIterator["McpBridge | None"]:
-    """Only the MCP servers: connected in the background, stopped at the end."""
+    """Connects only the MCP servers, in the background, and stops them at the end."""
     bridge = mcp_bridge(settings, only, remote=remote)
     if bridge is None:
         yield None

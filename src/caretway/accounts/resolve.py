@@ -1,10 +1,9 @@
-"""What a client's model name means in a list, and why: an id, a flat id, an alias (also one that leads in circles, or
-to a chain of models), another spelling, a router's prefix, `auto`; else a stand-in of its family, which is never exact.
-Pure.
+"""Resolves a client's model name against a model list: an id, a flat id, an alias (cycles and chains of models
+included), another spelling, a router's prefix, `auto`, else a substitute of the same family. Pure.
 
-Exact meanings come first: an id, one of its flat ids, an alias, the same name spelled in another way, each with
-parameters behind it. Only then a stand-in is looked for: another version, or another member of the family. A stand-in
-is never exact, so that strict callers can refuse it and all others can tell it.
+Exact meanings come first: an id, a flat id, an alias, the same name in another spelling, each with optional parameters.
+Otherwise a substitute is chosen: another version, or another member of the family. A substitute is never exact, so
+strict callers can refuse it and other callers can report it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,11 +43,12 @@ _SILENT_EFFORTS: Final = ("none", "minimal")
 class VariantChoice(Struct, frozen=True):
     variant: ModelVariant
     unmet: tuple[str, ...] = ()
-    """Which parts of the wish it does not fulfil."""
+    """The parts of the wish that the variant does not fulfil."""
 
 
 def choose_variant(model: ModelInfo, wish: Wish) -> VariantChoice:
-    """The variant nearest to the wish. A model without variants has none, or one for each value of its parameters."""
+    """The variant nearest to the wish. A model without variants gets a value for each
+    parameter in the wish."""
     if not model.variants:
         return _loose(model, wish)
     usual = default_variant(model)
@@ -57,7 +57,7 @@ def choose_variant(model: ModelInfo, wish: Wish) -> VariantChoice:
 
 
 def default_variant(model: ModelInfo) -> ModelVariant:
-    """A model about which nothing is known."""
+    """The variant that is used without a wish."""
     marked = [variant for variant in model.variants if variant.default]
     return next((v for v in marked if not v.max_mode), None) or next(iter(marked or model.variants), ModelVariant())
 
@@ -69,7 +69,7 @@ def can_think(model: ModelInfo) -> bool:
 
 
 def parameter_values(variants: Sequence[ModelVariant]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The parameters of all variants, with all their values, in the order in which they come."""
+    """All parameters of the variants with all their values, in order of appearance."""
     found: dict[str, dict[str, None]] = {}
     for variant in variants:
         for key, value in variant.parameters:
@@ -83,7 +83,7 @@ def _cost(variant: ModelVariant, wish: Wish, usual: ModelVariant) -> tuple[objec
     effort = _effort(variant)
     wanted = wish.thinking
     if wanted is None and wish.effort is not None:
-        wanted = wish.effort not in _SILENT_EFFORTS  # a request for effort is a request for thought
+        wanted = wish.effort not in _SILENT_EFFORTS  # a wish for effort implies thinking
     return (
         _differs(wish.thinking, thinks),
         _rungs_apart(wish.effort, effort),
@@ -113,7 +113,7 @@ def _differs(wanted: bool | None, has: bool | None) -> bool:
 
 
 def _rungs_apart(wanted: str | None, has: str | None) -> tuple[int, int]:
-    """Distance between effort levels; of two equally distant ones the lower counts as nearer."""
+    """Distance between effort levels; of two equally distant levels the lower one is nearer."""
     if wanted is None or wanted == has:
         return 0, 0
     if has not in SCALE or wanted not in SCALE:
@@ -122,7 +122,7 @@ def _rungs_apart(wanted: str | None, has: str | None) -> tuple[int, int]:
 
 
 def _thoughtless(wish: Wish, effort: str | None) -> bool:
-    """To think, for a model that has only efforts, is an effort above none."""
+    """Whether a wish to think is unmet: a model that has only efforts thinks at any effort above none."""
     return wish.thinking is True and wish.effort is None and effort in _SILENT_EFFORTS
 
 
@@ -148,7 +148,7 @@ def _unmet(variant: ModelVariant, wish: Wish) -> tuple[str, ...]:
 
 
 def _loose(model: ModelInfo, wish: Wish) -> VariantChoice:
-    """Parameters without variants, as backends list them that take any value by itself."""
+    """For a model without variants: the backend accepts any combination of the listed values."""
     chosen: list[tuple[str, str]] = []
     for key, values in model.parameters:
         value = _loose_value(key, values, wish)
@@ -172,11 +172,11 @@ def _loose_value(key: str, values: Sequence[str], wish: Wish) -> str | None:
 
 
 AUTOMATIC: Final = ("default", "auto", "sim-auto")
-"""Ids under which an account's automatic choice is listed."""
+"""Ids of an account's automatic choice."""
 PREFIXES: Final = ("cursor/", "caretway/", "openai/", "anthropic/")
-"""What routers put in front of a model's name."""
+"""Prefixes that routers add to a model's name."""
 THINKING: Final = "-thinking"
-"""Behind a model's id: the same model, thinking."""
+"""The suffix of a model's id that selects thinking."""
 
 FAMILIES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("opus", ("opus",)),
@@ -190,46 +190,46 @@ FAMILIES: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("gemini", ("gemini",)),
     ("grok", ("grok",)),
 )
-"""A word of names that clients have built in -> words to look for in the list, best first."""
+"""A word in names that clients have built in -> words to look for in the list, best first."""
 _ORDINARY: Final = frozenset(
     {"mini", "nano", "pro", "turbo", "flash", "lite", "chat", "instruct", "o", "codex", "sonnet", "opus", "haiku", "v"}
     | RUNGS
     | {word for word, _ in FAMILIES}
 )
-"""Words that names of known families are made of. A name with any other word is no alias."""
+"""Words of known model families. A name with any other word is no alias."""
 _MAX_HOPS: Final = 4
 MAX_CHAIN: Final = 4
-"""How many models one alias leads to."""
+"""The maximum number of models in one alias."""
 
 
 class Meaning(Struct, frozen=True):
-    """`model` None: the name is unknown."""
+    """The meaning of a name; `model` is None if the name is unknown."""
 
     model: ModelInfo | None
     wish: Wish = NO_WISH
     exact: bool = True
-    """The name means this and nothing else."""
+    """The name means exactly this model."""
     own: bool = False
-    """Cursor's own name for it, which an answer can repeat."""
+    """The name is Cursor's own, so an answer can repeat it."""
     why: str = ""
     then: tuple["Meaning", ...] = ()
-    """The other models of an alias that names several."""
+    """The remaining models of an alias with several."""
 
 
 class ModelTable(Struct, frozen=True):
-    """One list of models, prepared for looking names up."""
+    """A model list with indexes for name lookup."""
 
     models: Mapping[str, ModelInfo]
     slugs: Mapping[str, tuple[str, ModelVariant]] = field(default_factory=dict)
-    """Flat ids -> the model and the variant that they are."""
+    """Flat ids -> the model and variant they stand for."""
     spelled: Mapping[Name, str] = field(default_factory=dict)
     names: Sequence[tuple[str, Name]] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """The user's own, from the settings."""
+    """The aliases in the settings."""
 
 
 def make_table(listed: Iterable[ModelInfo], aliases: Mapping[str, str]) -> ModelTable:
-    """Flat ids that are a variant of a listed model become names for it; those that are none stay models."""
+    """Indexes a list. A flat id of a listed model's variant becomes a name of that model; others stay models."""
     rows = list(listed)
     models = {model.id: _filled(model) for model in rows if not model.flat}
     table = _indexed(models, aliases)
@@ -238,7 +238,7 @@ def make_table(listed: Iterable[ModelInfo], aliases: Mapping[str, str]) -> Model
     for row in rows:
         if not row.flat or row.id in slugs:
             continue
-        if row.id in models:  # without a word about it, a model is its default variant
+        if row.id in models:  # without a suffix, a model is its default variant
             if models[row.id].variants:
                 slugs[row.id] = row.id, default_variant(models[row.id])
             continue
@@ -252,7 +252,6 @@ def make_table(listed: Iterable[ModelInfo], aliases: Mapping[str, str]) -> Model
 
 
 def resolve(name: str, table: ModelTable) -> Meaning:
-    """What a name means, and why."""
     return _resolve(name, table, _MAX_HOPS)
 
 
@@ -286,7 +285,7 @@ def _resolve(name: str, table: ModelTable, hops: int) -> Meaning:
 
 
 def _alias(name: str, table: ModelTable, hops: int) -> Meaning:
-    """What its chain leads to: models that are listed, each once. Only where there is none, a stand-in is taken."""
+    """Follows the alias to listed models, each once. A substitute is used only if no listed model is found."""
     target = table.aliases[name]
     found: dict[tuple[str, Wish], Meaning] = {}
     stand_ins: list[Meaning] = []
@@ -319,8 +318,7 @@ def _listed(name: str, table: ModelTable) -> Meaning | None:
 
 
 def _spelled(name: str, table: ModelTable) -> Meaning | None:
-    """Models with the same words and version in another order, with or without words for an effort level behind
-    them."""
+    """Finds a model with the same words and version in another order, optionally followed by words for an effort."""
     if "@" in name or "[" in name:
         return None
     asked = read_name(name)
@@ -392,7 +390,7 @@ def _closest(asked: Name, looked_for: Sequence[str], table: ModelTable) -> str |
 
 
 def _distance(asked: Name, found: Name) -> tuple[object, ...]:
-    """Most of the words that were asked for, fewest others, the next version; of equals the first in the list."""
+    """Sorts by most requested words, fewest other words, the closest version; ties keep the order of the list."""
     return (
         -len(found.stem & asked.stem),
         len(found.stem - asked.stem),
@@ -415,7 +413,7 @@ def _indexed(models: Mapping[str, ModelInfo], aliases: Mapping[str, str]) -> Mod
         names.append((key, named))
         spelled.setdefault(replace(named, context=""), key)
         usual = default_variant(model)
-        for variant in (usual, *model.variants):  # what several variants share is the default one's
+        for variant in (usual, *model.variants):  # a name of several variants means the default one
             for slug in (variant.slug, bracketed(key, variant)):
                 if slug and slug not in models:
                     slugs.setdefault(slug, (key, variant))
@@ -426,7 +424,7 @@ def _indexed(models: Mapping[str, ModelInfo], aliases: Mapping[str, str]) -> Mod
 
 
 def bracketed(model: str, variant: ModelVariant) -> str:
-    """As Cursor's own programs write a variant."""
+    """The spelling of a variant in Cursor's own programs."""
     return f"{model}[{','.join(f'{key}={value}' for key, value in variant.parameters)}]"
 
 
@@ -437,7 +435,7 @@ def _filled(model: ModelInfo) -> ModelInfo:
 
 
 def _variant_of(row: ModelInfo, table: ModelTable) -> tuple[str, ModelVariant] | None:
-    """The variant whose flat id this is: the one that has every word of it, and nothing that it does not say."""
+    """The variant whose flat id this is: it has every word of the id and no other choice."""
     meant = _spelled(row.id, table)
     if meant is None or meant.model is None or not meant.exact or not meant.model.variants:
         return None
@@ -452,7 +450,7 @@ def _has(model: ModelInfo, parameter: str) -> bool:
 
 
 def _with_slugs(models: Mapping[str, ModelInfo], slugs: Mapping[str, tuple[str, ModelVariant]]) -> dict[str, ModelInfo]:
-    """The models, their variants with the flat ids that were found for them."""
+    """Adds the found flat ids to the models' variants."""
     found: dict[tuple[str, tuple[tuple[str, str], ...], bool], str] = {}
     for slug, (key, variant) in slugs.items():
         if "[" not in slug:

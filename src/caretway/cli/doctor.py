@@ -1,5 +1,6 @@
-"""`caretway doctor`: checks settings, data directory, disk, ledger, backend, account, Cursor's answer, gateways that
-run, the port (free, a gateway's, or another program's) and clients; says what to type next; `--fix` repairs some.
+"""`caretway doctor`: checks settings, data directory, disk, ledger, backend, account, Cursor's answer, running
+gateways, the port (free, a gateway's, or another program's) and clients. Each finding names the next command; `--fix`
+repairs some.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ LIVE_HINTS: Final = {"text": "Find out why: caretway prove"}
 _ANSWERS: Final = {"simulated": "the simulator", "stand-in": "the address"}
 MCP_PATIENCE_S: Final = 10.0
 DIALLED_HERE: Final = ("agent", "legacy-chat")
-"""Backends whose connections the gateway opens itself; the others are programs with rules of their own."""
+"""Backends whose connections the gateway opens itself; the other backends are programs with their own network rules."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +109,7 @@ def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
 
 
 def check_installation(settings: Settings) -> Finding:
-    """Which copy this is, and how it is updated."""
+    """Which copy this is and how to update it."""
     import platform
 
     from ..installation import this_installation, update_command
@@ -123,7 +124,7 @@ def check_installation(settings: Settings) -> Finding:
 
 
 def mend_data_dir(path: Path) -> Finding | None:
-    """Closes it to others; None where that is not what is wrong, or cannot be done."""
+    """Removes other users' access. None if the directory is not open to them or cannot be changed."""
     if look(path) not in (Verdict.OPEN, Verdict.WRITABLE):
         return None
     try:
@@ -134,7 +135,7 @@ def mend_data_dir(path: Path) -> Finding | None:
 
 
 def _around(settings: Settings) -> Iterator[Finding]:
-    """Gateways that run, the port, what has been answered, and clients."""
+    """Checks running gateways, the port, past answers and clients."""
     backend = would_use(settings)
     notes = noted_gateways(settings.data_dir)
     yield from check_gateways(settings.data_dir, backend)
@@ -147,7 +148,7 @@ def _around(settings: Settings) -> Iterator[Finding]:
 
 
 def would_use(settings: Settings) -> str:
-    """The backend of `caretway serve` now; empty when it would not start."""
+    """The backend that `caretway serve` would use now; empty if it would not start."""
     from ..core.errors import GatewayError
     from ..upstream import choose_backend, passes
 
@@ -158,13 +159,13 @@ def would_use(settings: Settings) -> str:
 
 
 def check_agent_files(places: Sequence[Path]) -> Finding:
-    """Only says where cursor-agent's files are. Whether it is signed in, only the program knows."""
+    """Reports only where cursor-agent's files are; only the program itself knows whether it is signed in."""
     there = [str(path) for path in places if path.is_file()]
     return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has no files here yet")
 
 
 def check_agent_sign_in(status: BackendStatus) -> Finding:
-    """cursor-agent was asked itself (`cursor-agent status`)."""
+    """Reports what `cursor-agent status` printed."""
     if status.signed_in:
         return Finding("account", True, f"cursor-agent is signed in{f': {status.detail}' if status.detail else ''}")
     detail = f" ({status.detail})" if status.detail else ""
@@ -208,7 +209,7 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
 
 
 async def _at_mcp_servers(settings: Settings) -> list[Finding]:
-    """Checks MCP servers that run elsewhere; a local one would have to be started for that."""
+    """Checks remote MCP servers only: a local server would have to be started."""
     from ..core.errors import GatewayError
     from ..upstream import offers_mcp, open_mcp_bridge
 
@@ -238,7 +239,7 @@ def check_mcp_server(server: Mapping[str, object]) -> Finding:
 
 
 def _live(settings: Settings) -> list[Finding]:
-    """Run the cheapest cases of `caretway prove`; a reason not to run them is a finding, too."""
+    """Runs the cheapest cases of `caretway prove`. A reason not to run them is a finding, too."""
     from ..core.errors import GatewayError
     from ..prove.cases import CHEAPEST
     from .prove import chosen_cases, try_cases, with_account
@@ -263,7 +264,7 @@ def _live(settings: Settings) -> list[Finding]:
 
 
 def check_network(settings: Settings) -> Finding:
-    """Which way the gateway's connections take, and why; whether it is open, Cursor's answer shows."""
+    """The route of the gateway's connections and its reason. Only a request to Cursor shows whether the route works."""
     from ..upstream import dialler
 
     known, way = hosts(settings), dialler(settings)
@@ -272,7 +273,7 @@ def check_network(settings: Settings) -> Finding:
 
 
 def check_ignored_proxy(settings: Settings) -> list[Finding]:
-    """The SDK's package goes past every proxy, whether its address can be used or not."""
+    """Warns that the SDK package ignores every proxy."""
     from ..core.errors import GatewayError
     from ..upstream import dialler
 
@@ -290,7 +291,7 @@ def check_ignored_proxy(settings: Settings) -> list[Finding]:
 
 
 def check_identity(settings: Settings) -> Finding:
-    """Only a run shows whether Cursor takes it, and this sends none."""
+    """Reports the client identity. Only a run shows whether Cursor accepts it, and this check sends no run."""
     from ..upstream import client_version
 
     name = f"{settings.agent_quirks.client_type}, version {client_version(settings)}"
@@ -311,7 +312,7 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
 
 
 async def _for_others(settings: Settings) -> list[Finding]:
-    """In passthrough mode the owner's credentials are not used, so they are not checked either."""
+    """Checks passthrough mode, where the owner's credentials are neither used nor checked."""
     from ..core.errors import GatewayError
     from ..upstream import open_backend, open_call, without_credentials
 
@@ -338,7 +339,7 @@ def _failed(name: str, failure: GatewayError) -> Finding:
 
 
 def check_port(data_dir: Path, host: str, port: int, trusted: frozenset[int] | None = None) -> Finding:
-    """The port is fine when it is free, or when a gateway answers on it. `trusted`: see `strangers_port`."""
+    """The port is fine if it is free or a gateway answers on it. `trusted`: see `strangers_port`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -362,14 +363,14 @@ def check_port(data_dir: Path, host: str, port: int, trusted: frozenset[int] | N
 
 # ---- findings
 
-# How the findings of `caretway doctor` look: a mark, a name, words folded to the terminal, what to type next.
+# Prints findings: a mark, a name, words folded to the terminal, the next command.
 
 LEAST_ROOM: Final = 30
-"""Columns for a finding's words, however narrow the terminal is."""
+"""The minimum number of columns for a finding's words."""
 
 
 def as_lines(findings: Sequence[Finding], style: Style, columns: int | None = None) -> list[str]:
-    """A finding's words are folded to the columns of a terminal; without one they stay in one line."""
+    """Folds a finding's words to the terminal's columns; with `columns` None each finding stays on one line."""
     width = max(len(finding.name) for finding in findings)
     indent = " " * (width + 8)
     lines: list[str] = []
@@ -386,8 +387,8 @@ def as_lines(findings: Sequence[Finding], style: Style, columns: int | None = No
 
 # ---- doctor clients
 
-# What `doctor` says of the client configurations that it knows: base URLs that point here and are written wrong (too
-# much or too little of `/v1`, https to a plain port, a port where nobody listens). Files are read, never changed.
+# Checks known client configurations for wrong base URLs of this gateway: `/v1` missing or superfluous, https to a plain
+# port, a port without a listener. Files are read, never changed.
 
 Api = Literal["openai", "anthropic"]
 _MAX_FILE: Final = 1_000_000
@@ -420,7 +421,8 @@ VARIABLES: Final[Mapping[str, Api]] = {
 def check_clients(
     home: Path, environ: Mapping[str, str], ports: Iterable[int], tls_ports: Iterable[int] = ()
 ) -> list[Finding]:
-    """`ports`: where gateways listen, or would. Only addresses that mean one of them are judged."""
+    """`ports`: ports of running gateways, or the port of a future one. Only addresses with one of these ports are
+    checked."""
     known, secure = {*ports}, {*tls_ports}
     found = [(name, f"the variable {name}", environ[name], api) for name, api in VARIABLES.items() if environ.get(name)]
     for file in FILES:
@@ -434,7 +436,7 @@ def check_clients(
 
 
 def mistake_in(url: str, api: Api, ports: set[int], tls_ports: set[int]) -> str:
-    """Empty: it is right, or means another server."""
+    """The mistake in the URL; empty if the URL is right or belongs to another server."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,9 +1,8 @@
-"""How values of settings are read and shown: switches, numbers and their bounds, durations (`15m`), sizes (`64MiB`),
-paths, lists, tables, URLs. Knows no setting.
+"""Reads and shows values of settings: switches, numbers with bounds, durations (`15m`), sizes (`64MiB`), paths, lists,
+tables, URLs.
 
-A `ValueKind` reads one object: the text of a flag or variable, a TOML value, or a value that is already right (reading
-is idempotent). It knows nothing about names, files or the environment. It says what it expected; a `Setting`
-writes the message.
+A `ValueKind` reads one object: the text of a flag or variable, a TOML value, or a value that was already read (reading
+is idempotent). It knows no names, files or environment. It states what it expected; a `Setting` writes the message.
 """
 
 import math
@@ -29,9 +28,9 @@ class ValueKind(Struct, frozen=True):
     show: Callable[[Any], str] = str
     choices: tuple[str, ...] = ()
     several: bool = False
-    """The flag may be given more than once; `read` takes the list."""
+    """The flag may be repeated; `read` takes the list."""
     switch: bool = False
-    """The flag takes no value: --name and --no-name."""
+    """The flag takes no value: `--name` or `--no-name`."""
 
 
 def _text(given: object) -> str:
@@ -98,7 +97,7 @@ _QUANTITY: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([A-Za-z]*)", re.ASCII)
 
 
 def _quantity(given: object, units: Mapping[str, float], plain: float) -> float:
-    """A number with an optional unit -> the amount in the base unit; a number alone counts in `plain`."""
+    """Converts a number with an optional unit to the base unit; a number without a unit counts in `plain`."""
     if isinstance(given, bool):
         raise ValueError
     if isinstance(given, int | float):
@@ -245,7 +244,7 @@ MAX_CHAIN: Final = 4
 
 
 def _chain(given: object) -> str:
-    """A list becomes one text, which is read everywhere."""
+    """Joins a list into the text form, which `read` accepts as well."""
     parts = [_filled(part) for part in (given if isinstance(given, list | tuple) else _text(given).split("|"))]
     if not 0 < len(parts) <= MAX_CHAIN:
         raise ValueError
@@ -277,7 +276,7 @@ ALIASES: Final = ValueKind(
 
 def _url(given: object) -> str:
     text = _filled(given).rstrip("/")
-    parts = urlsplit(text)  # a bad port or address raises ValueError by itself
+    parts = urlsplit(text)  # a bad port or address raises ValueError
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError
     _ = parts.port
@@ -325,17 +324,17 @@ NAME: Final = ValueKind("up to 64 letters, digits, dots, dashes and underscores"
 
 # ---- one row of the table
 
-# One row of the settings table: its flag and variable names, secrets (never shown, no flag), the error for a value
-# that is not valid, and the nearest name for a mistyped setting or word ("did you mean").
+# One row of the settings table: flag and variable names, secrets (never shown, no flag), the error for an invalid
+# value, and the nearest name for a mistyped setting or word ("did you mean").
 
 PREFIX: Final = "CARETWAY_"
 ADVANCED: Final = "advanced"
-"""The section for settings that few people need, and their table in the TOML file."""
+"""The section for rarely needed settings, and their table in the TOML file."""
 
 
 @dataclass(slots=True, eq=False)
 class ConfigError(Exception):
-    """A setting that is not valid. Its text is one line: where it came from, which one, what was expected."""
+    """An invalid setting. Its text is one line: the source, the setting, what was expected."""
 
     key: str
     origin: str
@@ -357,15 +356,15 @@ class Setting(Struct, frozen=True):
     default_text: str = ""
     """What to show when the default is computed or empty."""
     extra_env: tuple[str, ...] = ()
-    """More variables to read, after the one with our prefix."""
+    """Variables that are read after the one with our prefix."""
     prefixed_env: bool = True
     """False: only `extra_env` is read, because the name with our prefix means something else."""
     secret: bool = False
     """Never shown, and has no flag: all users of the machine can read command lines."""
     exists: Literal["", "file", "directory"] = ""
-    """What the path must be when the gateway starts."""
+    """What must exist at the path when the gateway starts."""
     advanced: bool = False
-    """Few people need it: `--help` does not show it, and the reference lists it last."""
+    """The setting is rarely needed: `--help` omits it, and the reference lists it last."""
 
     @property
     def default(self) -> object:
@@ -373,7 +372,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def section(self) -> str:
-        """The heading that it is listed under."""
+        """The heading under which the setting is listed."""
         return ADVANCED if self.advanced else self.group
 
     @property
@@ -394,7 +393,7 @@ class Setting(Struct, frozen=True):
         return self.default_text or self.show(self.default) or "none"
 
     def read(self, given: object, origin: str) -> object:
-        """The setting's value. Raises ConfigError when what was given is not valid."""
+        """Reads the setting's value. Raises ConfigError if the value is invalid."""
         try:
             return self.kind.read(given)
         except (ValueError, OverflowError):
@@ -462,14 +461,14 @@ REMOVED: Final = {
 
 
 def hint(word: str, candidates: Iterable[str], prefix: str = "") -> str:
-    """For the unknown name of a setting, a variable or a flag: what replaces it, or the nearest known name."""
+    """The hint for an unknown setting, variable or flag: its replacement, or the nearest known name."""
     removed = REMOVED.get(word.removeprefix("--").removeprefix("no-").replace("-", "_").lower())
     return f": {removed}" if removed else nearest(word, candidates, prefix)
 
 
 def nearest(word: str, candidates: Iterable[str], prefix: str = "") -> str:
-    """The end of a message: the most similar candidate, if any. `prefix` is shown before it."""
-    from difflib import get_close_matches  # only a mistake pays for this import
+    """The end of a message: the most similar candidate, or an empty text. `prefix` is shown before the candidate."""
+    from difflib import get_close_matches  # imported only after a mistake
 
     matches = get_close_matches(word, list(candidates), n=1)
     return f'; did you mean "{prefix}{matches[0]}"?' if matches else ""

@@ -1,8 +1,7 @@
-"""The table of all settings, one field each, with default, help and bounds; a mistyped setting is refused here
-(`setting_named`). Not where values come from, nor what they do.
+"""The table of all settings: one field each, with default, help and bounds. `setting_named` rejects an unknown name.
 
-It is long because it is one table: a setting is one row, whatever group it belongs to. It does not know where values
-come from (loading.py), nor what a setting does (the modules that use it).
+The file is long because it is one table: a setting is one row, whatever its group. Sources of values are in `loading`;
+effects are in the modules that use a setting.
 """
 
 from collections.abc import Mapping
@@ -43,7 +42,7 @@ from .quirks import AGENT_QUIRKS, Quirks
 
 # ---- words
 
-# The words that settings with a choice can take, and the groups of settings. Values only.
+# The values of settings with a choice, and the groups of settings. Values only.
 
 SERVER: Final = "server"
 CURSOR: Final = "Cursor"
@@ -642,7 +641,7 @@ class Settings:
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """Where values came from; read it with `origin`."""
+    """The source of each value; read it with `origin`."""
 
     def __post_init__(self) -> None:
         for setting in SETTINGS:
@@ -650,7 +649,7 @@ class Settings:
             if value is not None or setting.default is not None:
                 object.__setattr__(self, setting.name, setting.read(value, self.origin(setting.name)))
 
-    # By hand: a method with a term for each field is long, and would be compiled at every start.
+    # Written by hand: a generated method with a term for each field is long and is compiled at every start.
 
     def __repr__(self) -> str:
         shown = (f"{item.name}={getattr(self, item.name)!r}" for item in fields(self) if item.repr)
@@ -667,8 +666,8 @@ class Settings:
 
     @classmethod
     def from_environment(cls, **values: Any) -> "Settings":
-        """As `caretway serve` has them: the user's file, and this process's variables (`CURSOR_API_KEY` among them).
-        `values` win over both."""
+        """The settings of `caretway serve`: the user's file and this process's variables, including `CURSOR_API_KEY`.
+        `values` override both."""
         from .loading import load_from_process
 
         loaded = load_from_process({})

@@ -1,5 +1,6 @@
-"""What each path of the dashboard's API answers, with the figures of usage and the reasons of sessions in sentences.
-Other figures come from the modules beside this one."""
+"""The answer of each path of the dashboard's API, with usage figures and session reasons in sentences. The other
+modules of this room provide the other figures.
+"""
 
 import asyncio
 import sqlite3
@@ -33,16 +34,16 @@ from .parts import PageApi, body, no_such, query
 
 NOT_KEPT: Final[Header] = (b"cache-control", b"no-store")
 MAX_ROWS: Final = 400
-"""A year of days; of other groups the largest."""
+"""Enough for the days of a year; other groups are cut to the largest."""
 MAX_EXPORTED: Final = 20_000
 MIN_PACE_S: Final = 3600.0
-"""A pace is taken of an hour at least: a few minutes after midnight say nothing of the day."""
+"""The shortest time from which a pace is computed: a few minutes after midnight say nothing about the day."""
 MAX_LATEST: Final = 10
 MAX_CLIENTS: Final = 5
-"""Of today's cost."""
+"""The number of clients in today's cost."""
 MAX_TOOLS: Final = 30
 MAX_UNPRICED: Final = 5
-"""Models without a price that are named."""
+"""The number of models without a price that are named."""
 PERIODS: Final = ("hour", "today", "week", "month", "all")
 CANCELLED: Final = GatewayError(
     ErrorKind.CANCELLED,
@@ -157,7 +158,7 @@ def _today(db: sqlite3.Connection, price: FindPrice, now: float) -> dict[str, An
 
 
 def _why_failed(page: PageApi, row: dict[str, Any]) -> dict[str, str]:
-    """In the words that the client got, while they are remembered; later, what the code means."""
+    """The message that the client received, while it is remembered; later, a description of the error code."""
     if not row["error"]:
         return {"message": "", "hint": ""}
     error = page.notes.errors.get(row["request_id"])
@@ -194,7 +195,7 @@ _FAILED: Final = {
 
 
 async def events(page: PageApi, call: HttpCall) -> None:
-    if call.request.method == "HEAD":  # a head, and no reader
+    if call.request.method == "HEAD":  # HEAD has no reader
         call.response.send(200, b"", [*call.headers, NOT_KEPT], content_type=b"text/event-stream; charset=utf-8")
         return
     page.now.look()
@@ -203,7 +204,7 @@ async def events(page: PageApi, call: HttpCall) -> None:
 
 async def cancel(page: PageApi, call: HttpCall) -> object:
     name = call.matched.params["id"]
-    held = held_by(name)  # a client knows its calls and not its turn
+    held = held_by(name)  # a client knows the ids of its calls, not the id of its turn
     if not page.tenant.sessions.cancel(held.sid if held is not None else name, CANCELLED):
         raise no_such("turn")
     return {"cancelled": True}
@@ -213,7 +214,7 @@ async def cancel(page: PageApi, call: HttpCall) -> object:
 
 
 def _live(page: PageApi) -> dict[str, TurnView]:
-    """Conversation -> its turn; a running one before one that waits."""
+    """Maps each conversation to its turn. A running turn wins over a waiting one."""
     views = page.tenant.sessions.turns()
     return {turn.conversation: turn for turn in sorted(views, key=lambda turn: turn.state == "running")}
 
@@ -275,7 +276,7 @@ async def conversation(page: PageApi, call: HttpCall) -> object:
 
 
 def _encoded(steps: list[dict[str, object]]) -> list[msgspec.Raw]:
-    """Step by step: many megabytes at once would hold the interpreter."""
+    """Encodes each step separately: encoding many megabytes at once would hold the interpreter."""
     return [msgspec.Raw(msgspec.json.encode(step)) for step in steps]
 
 
@@ -349,8 +350,8 @@ _REFUSED: Final = "The request was refused before a model was asked; its error s
 
 
 def _explained(session: str, reason: str) -> str:
-    """A sentence with what to change. The reasons are those of `x-caretway-session-reason`; one that has no row is
-    shown in its own words."""
+    """Explains a session reason and what to change. Reasons are those of `x-caretway-session-reason`; a reason without
+    a row is shown verbatim."""
     if session == "refused":
         return _REFUSED
     if (known := _SAYS.get(reason)) is not None:
@@ -368,7 +369,7 @@ def _explained(session: str, reason: str) -> str:
 
 
 def _span_of(period: str, now: float) -> Span:
-    """Days of the machine's time zone. Raises GatewayError."""
+    """Counts days in the machine's time zone. Raises GatewayError for an unknown period."""
     midnight = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
     starts = {
         "hour": datetime.fromtimestamp(now - 3600),
@@ -385,7 +386,7 @@ def _span_of(period: str, now: float) -> Span:
 def _by_of(word: str) -> By:
     if word not in get_args(By):
         raise bad_request(f"`by` is one of {', '.join((*get_args(By), 'tool'))}.", param="by")
-    found: By = word  # type: ignore[assignment]  # one of the words, as was just looked at
+    found: By = word  # type: ignore[assignment]  # `word` was checked above
     return found
 
 
@@ -408,7 +409,7 @@ def _totals(db: sqlite3.Connection, price: FindPrice, span: Span, by: By) -> dic
 
 
 def _pace(rows: Sequence[Totals], everybody: Totals, level: Level) -> float:
-    """How much of what a budget measures was used today."""
+    """The amount used today in the budget's measure."""
     budget = level.budget
     if budget.scope is BudgetScope.EVERYBODY:
         day = everybody
@@ -426,8 +427,8 @@ def _pace(rows: Sequence[Totals], everybody: Totals, level: Level) -> float:
 
 
 def runs_out_at(level: Level, today: float, midnight: float, now: float) -> float | None:
-    """When a budget is used up if the rest of its time is like today; None: it lasts until it starts again, or nothing
-    was used today."""
+    """The time when the budget is used up at today's pace. None if it lasts until its reset, or if nothing was used
+    today."""
     left = level.budget.limit - level.spent
     if left <= 0 or today <= 0:
         return None
@@ -436,7 +437,8 @@ def runs_out_at(level: Level, today: float, midnight: float, now: float) -> floa
 
 
 def _level_row(level: Level, *, counted: bool, runs_out: float | None = None) -> dict[str, object]:
-    """`counted`: it has one count; budgets of a conversation or a run have one for each."""
+    """`counted`: the budget has one count. Budgets of a conversation or a run have a count for each conversation or
+    run."""
     budget = level.budget
     return {
         "text": str(budget),
@@ -562,7 +564,7 @@ async def models(page: PageApi, call: HttpCall) -> object:
 
 
 async def health(page: PageApi, call: HttpCall) -> object:
-    from ..prove.receipt import newest_receipt  # brings the cases
+    from ..prove.receipt import newest_receipt  # imports the cases
 
     status = await page.tenant.health.status()
     listed = [model for model in await page.models.models() if not model.stands_for]

@@ -1,8 +1,8 @@
-"""Traces and metrics for OpenTelemetry, from the records of finished work, sent to an OTLP collector over HTTP. Needs
-the extra `otel`, and is imported only where the `OTEL_` variables ask for it; the SDK reads the other ones by itself.
+"""Traces and metrics for OpenTelemetry, made from records of finished work and sent to an OTLP collector over HTTP.
+Needs the extra `otel`; imported only if the `OTEL_` variables ask for it. The SDK reads the remaining variables itself.
 
-The names are those of the package `opentelemetry-semantic-conventions` in `VERSION`, which has those for generative AI
-in a private module; a test compares them. Nothing is reported between the deltas of a stream.
+Names follow the package `opentelemetry-semantic-conventions` in `VERSION`, which has the names for generative AI in a
+private module; a test compares them. Nothing is reported between the deltas of a stream.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ from ..core.request import Image, Part, Reasoning, Text, ToolCall, ToolResult, T
 from .metrics import Names
 
 VERSION: Final = "0.66b2"
-"""Of the package `opentelemetry-semantic-conventions`."""
+"""The version of the package `opentelemetry-semantic-conventions`."""
 SCHEMA: Final = "https://opentelemetry.io/schemas/1.44.0"
 LAST_WORDS_S: Final = 2.0
-"""How long the end of the gateway waits for what was not sent yet."""
+"""How long shutdown waits for unsent data."""
 COMPLAINTS_EVERY_S: Final = 60.0
-"""How often the log says that a collector does not take what is sent."""
+"""The minimum interval between warnings about a collector that accepts nothing."""
 MAX_NAME_CHARS: Final = 128
-"""Of a name that a client made up, in a span's name."""
+"""The limit for a client's name in a span's name."""
 MAX_REMEMBERED: Final = 1024
-"""Runs, and requests that they may belong to."""
+"""The limit for remembered runs, and for the requests that they may belong to."""
 MAX_MODELS: Final = 100
-"""Names of models that have their own series in metrics."""
+"""The number of model names that get their own series in metrics."""
 MAX_TEXT_CHARS: Final = 8192
-"""Of one part of a message."""
+"""The limit for one part of a message."""
 MAX_PARTS: Final = 64
-"""Of one request, and of one answer: the newest."""
+"""The limit for the newest parts of one request, and of one answer."""
 PAUSED: Final = "paused"
 _FINISHED: Final = {
     "end": "stop",
@@ -59,11 +59,11 @@ _FINISHED: Final = {
     "refusal": "content_filter",
     PAUSED: "tool_call",
 }
-"""How an answer ended -> the convention's word. Everything else is an error."""
+"""Outcome of an answer -> the convention's word. Every other outcome is an error."""
 _GOOD_RUNS: Final = frozenset({"ended", "paused", "stopped", "hung_up", "expired", "evicted", "shutdown"})
-"""Outcomes that are no failure of the run: it ended, or was ended from outside."""
+"""Outcomes that are no failure of the run: it ended by itself, or was ended from outside."""
 _ANSWERABLE: Final = frozenset({"ended", "paused"})
-"""Outcomes of a run after which the results of its calls may still come."""
+"""Outcomes of a run after which results of its calls may still arrive."""
 _HISTOGRAMS: Final = {
     "gen_ai.client.operation.duration": (
         "s",
@@ -98,7 +98,7 @@ _OF_RUNS: Final = (
     "caretway.key",
     "caretway.run.id",
 )
-"""Attributes of an answer that hold for its run, too."""
+"""Attributes of an answer that also apply to its run."""
 _UNNAMED: Final = "unknown_service"
 Attributes = dict[str, Any]
 Hide = Callable[[str], str]
@@ -110,11 +110,11 @@ log = logging.getLogger(__name__)
 
 
 class Telemetry:
-    """The observers that were asked for, and the SDK's threads behind them. A dead or slow collector costs no request
-    anything: spans wait in a bounded queue."""
+    """The selected observers and the SDK's threads behind them. A dead or slow collector does not delay requests: spans
+    wait in a bounded queue."""
 
     def __init__(self, routes: Mapping[str, str], scheme: str, *, traces: bool, metrics: bool) -> None:
-        """`routes`: where each API is asked for answers, by its name."""
+        """`routes`: the name of each API -> its route for answers."""
         self.observers: list[Observer] = []
         self._ends: list[Callable[[], None]] = []
         resource = _resource()
@@ -136,7 +136,7 @@ class Telemetry:
         await asyncio.to_thread(self._end)
 
     def _end(self) -> None:
-        """In threads that nothing waits for: the SDK tries a dead collector for half a minute."""
+        """Ends the SDK in daemon threads, because the SDK retries a dead collector for half a minute."""
         threads = [threading.Thread(target=end, name="caretway-otel-end", daemon=True) for end in self._ends]
         for thread in threads:
             thread.start()
@@ -153,7 +153,7 @@ def _end_spans(spans: "Spans", provider: TracerProvider) -> None:
 
 
 class _Seldom(logging.Filter):
-    """Passes one complaint about a dead collector in a while, not one for every try."""
+    """Passes one warning about a dead collector per interval, not one per attempt."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,7 +170,7 @@ _SELDOM: Final = _Seldom()
 
 
 def _resource() -> Resource:
-    """`OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` come first."""
+    """`OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over the defaults."""
     given = Resource.create()
     ours = {}
     if str(given.attributes.get("service.name", _UNNAMED)).startswith(_UNNAMED):
@@ -184,16 +184,16 @@ def _resource() -> Resource:
 
 
 class _Run(msgspec.Struct):
-    """A run that has a span, and the calls of its last answer that have no results yet."""
+    """A run with a span, and the calls of its last answer that have no results yet."""
 
     span: trace.Span
     over: bool = False
     calls: tuple[tuple[str, str], ...] = ()
-    """(id, name)"""
+    """(id, name) of each call."""
     since: float = 0.0
     conversation: str = ""
     answered: tuple[tuple[str, str], ...] = ()
-    """The calls before those."""
+    """The calls of the newest answer whose results have arrived."""
 
     @property
     def context(self) -> trace.SpanContext:
@@ -210,7 +210,7 @@ class Spans(Observer):
         self._routes = routes
         self._scheme = scheme
         self._requests: OrderedDict[str, trace.SpanContext] = OrderedDict()
-        self._early: OrderedDict[str, list[RunRecord]] = OrderedDict()  # by request: over before their response was
+        self._early: OrderedDict[str, list[RunRecord]] = OrderedDict()  # by request: ended before their response
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
     def response_ended(self, record: TurnRecord) -> None:
@@ -247,14 +247,15 @@ class Spans(Observer):
             self._request(record, record.method, record.at, record.at)
 
     def close(self) -> None:
-        """Ends the spans of runs that go on."""
+        """Ends the spans of unfinished runs."""
         for run in self._runs.values():
             if not run.over:
                 run.span.end()
         self._runs.clear()
 
     def _request(self, record: TurnRecord | RefusedRequest, method: str, began: float, ended: float) -> Context:
-        """The span of a request, and those of its runs that ended before it. Returns the place for what is below it."""
+        """Makes the span of a request and the spans of its runs that ended before it. Returns the context for child
+        spans."""
         parent = _PROPAGATOR.extract(record.trace, context=_NO_PARENT) if record.trace else _NO_PARENT
         route = self._routes[record.dialect]
         attributes = request_attributes(record, method, route, self._scheme)
@@ -280,8 +281,8 @@ class Spans(Observer):
         return run
 
     def _end_step(self, run: _Run, at: float, error: str = "") -> None:
-        """One span for each call: from the answer that holds it to the request with its result, or to the end of the
-        run."""
+        """Makes one span for each call: from the answer that holds it to the request with its result, or to the end of
+        the run."""
         for call, tool in run.calls:
             tool = tool[:MAX_NAME_CHARS]
             attributes = _given(
@@ -309,7 +310,7 @@ class Spans(Observer):
         kind: trace.SpanKind = trace.SpanKind.CLIENT,
         linked: trace.SpanContext | None = None,
     ) -> trace.Span:
-        """`ended`: None if it goes on."""
+        """`ended` None leaves the span open."""
         links = [trace.Link(linked)] if linked is not None else ()
         span = self._tracer.start_span(name, inside, kind, attributes, links, start_time=_ns(began))
         if ended is not None:
@@ -329,14 +330,14 @@ def _below(parent: trace.SpanContext) -> Context:
 
 
 def _remember(table: OrderedDict[str, T], key: str, value: T) -> T | None:
-    """Returns the entry that had to go for it."""
+    """Adds an entry. Returns the entry that it displaced."""
     table[key] = value
     table.move_to_end(key)
     return table.popitem(last=False)[1] if len(table) > MAX_REMEMBERED else None
 
 
 def _base(run: str) -> str:
-    """A turn with several totals has a record for each: `RUN`, `RUN.2` ..."""
+    """The run of a record: a turn with several totals has the records `RUN`, `RUN.2` ..."""
     return run.partition(".")[0]
 
 
@@ -433,7 +434,7 @@ def _tokens(usage: Tokens) -> dict[str, int | None]:
 
 
 def _given(attributes: Mapping[str, Any]) -> Attributes:
-    """The attributes that have a value."""
+    """The attributes with a value."""
     return {name: value for name, value in attributes.items() if value is not None and value != ""}
 
 
@@ -485,7 +486,8 @@ def _only(attributes: Attributes, *names: str) -> Attributes:
 
 
 def content_json(request: TurnRequest, reply: Reply, hide: Hide) -> tuple[str, str]:
-    """The new messages of a request, and the answer, for traces with content: without secrets, and cut to a length."""
+    """The new messages of a request and the answer, for traces with content. Secrets are removed and the length is
+    bounded."""
     news = request.messages[last_answer(request.messages) :]
     said = [{"role": one.role.value, "parts": _parts(one.parts, hide)} for one in news[-MAX_PARTS:]]
     parts = reply.parts or (*([Text(reply.text)] if reply.text else []), *reply.calls)
@@ -515,5 +517,5 @@ def _part(part: Part, hide: Hide) -> dict[str, str]:
 def _cut(text: str, hide: Hide) -> str:
     if len(text) <= MAX_TEXT_CHARS:
         return hide(text)
-    whole_words = text[:MAX_TEXT_CHARS].rpartition(" ")[0]  # half a secret could not be recognised
+    whole_words = text[:MAX_TEXT_CHARS].rpartition(" ")[0]  # a truncated secret could not be recognised
     return f"{hide(whole_words)} … [{len(text)} characters]"

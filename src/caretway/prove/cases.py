@@ -1,7 +1,7 @@
-"""The table of cases: what each is called, which row of `wire/README.md` it proves, what it costs, how it is judged.
+"""The table of cases: name, row of `wire/README.md`, cost and judge of each.
 
-A case reads facts that a question found out; several cases may share one question, and then only the first
-of them costs runs. The order is that of the table on the terminal, and of the questions.
+A case reads the facts of its question. Cases may share a question; only the first one costs runs. The order of the
+table is the order on the terminal and of the questions.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from .watching import QUIET_MS, TOGETHER_MS
 
 # ---- judging
 
-# Facts -> verdicts: what was believed, whether it holds for this account, and which setting helps where it does not.
+# Facts -> verdicts: the assumption, whether it holds for this account, and which setting helps if it does not.
 
 NOTHING_TO_SET: Final = "Nothing to set: the gateway takes both."
 _OTHER_WORDS: Final = "the model answered with other words; run it again"
@@ -24,13 +24,13 @@ _OF_THE_VERSION: Final = (
     "permission_denied outdated_client",
     "resource_exhausted outdated_client",
 )
-"""Codes that a version was seen to be refused with."""
+"""Error codes observed when Cursor refuses a client version."""
 
 Judge = Callable[[Facts], CaseVerdict]
 
 
 def answered(fact: str, yes: str, helps: str, no: str = "") -> Judge:
-    """Judges a case that is right or not; `helps` is the advice for an empty answer or a refusal."""
+    """Judges a case whose outcome is right or wrong; `helps` is the advice for an empty answer or a refusal."""
 
     def judge(facts: Facts) -> CaseVerdict:
         match facts[fact]:
@@ -53,7 +53,7 @@ def _code(facts: Facts, fact: str) -> str:
 
 
 def flag(fact: str, yes: str, no: str, helps: str = NOTHING_TO_SET, *, expected: bool = True) -> Judge:
-    """`yes` is what is believed; `expected` is the value of the fact that means it."""
+    """`yes` states the assumption; `expected` is the value of the fact that confirms it."""
     return lambda facts: holds(yes) if facts[fact] is expected else differs(no, helps)
 
 
@@ -177,7 +177,7 @@ def resume(facts: Facts) -> CaseVerdict:
 
 
 def shape(name: str, expected: str) -> Judge:
-    """Whether a run that names its model in this way is served. `expected`: right, or empty."""
+    """Judges whether a run that names its model in this way is served. `expected`: `right` or `empty`."""
     words = {"right": "is served", "empty": "gets an empty turn", "refused": "is refused"}
 
     def judge(facts: Facts) -> CaseVerdict:
@@ -243,11 +243,11 @@ PRIVATE: Final = "not seen on this backend"
 class Case:
     name: str
     question: str
-    """The question (`questions.QUESTIONS`) that finds its facts out."""
+    """The question in `questions.QUESTIONS` that finds the facts."""
     row: str
-    """The row of `wire/README.md`, by its first cell."""
+    """The first cell of the row in `wire/README.md`."""
     fact: str
-    """Without this one the case was not tried."""
+    """Without this fact the case was not tried."""
     judge: Judge
     runs: int = 0
     backends: Sequence[str] = ANY
@@ -576,7 +576,7 @@ CHEAPEST: Final = {
     "sdk": ("text", "call", "instructions"),
     "cli": ("text", "call", "instructions"),
 }
-"""What `caretway doctor --live` runs, by backend."""
+"""The cases of `caretway doctor --live`, by backend."""
 NEEDS_TEXT: Final = "no run is answered, so nothing more was asked"
 
 
@@ -585,13 +585,13 @@ def tried_on(backend: str) -> tuple[Case, ...]:
 
 
 def cost(cases: Sequence[Case]) -> int:
-    """The runs that these cases make at most. Who asks a question pays for it, whichever of its cases is wanted."""
+    """The maximum number of runs of these cases. A question costs its runs even for a single selected case."""
     asked = {case.question for case in cases}
     return sum(case.runs for case in CASES if case.question in asked)
 
 
 def judged(case: Case, facts: Facts, skipped: str) -> CaseVerdict:
-    """`skipped`: why its question was not asked, or found nothing out."""
+    """`skipped`: why the question was not asked, or found no fact."""
     if case.fact not in facts:
         return not_tried(skipped or "the run did not show it")
     return case.judge(facts)

@@ -1,9 +1,9 @@
-"""Which budgets a run must fit, what it is counted for, what it is charged before and after; when a budget is low or
-used up, that is reported once.
+"""Charges runs to budgets: selects the budgets of a run, reserves before it and settles after each response, and
+reports once when a budget is low or used up.
 
-A run counts when a backend is asked to open it: also a replay and a second try; not the results for a run that waits,
-nor a run that goes on from its checkpoint. Tokens and cents are reserved by an estimate and settled when a response has
-ended, so they exceed a budget by no more than the runs that were open when it was used up.
+A run counts when a backend is asked to open it, also for a replay or a retry; results for a waiting run and a run
+resumed from its checkpoint do not count. Tokens and cents are reserved by an estimate and settled when a response has
+ended, so they exceed a budget at most by the runs that were open when it was used up.
 """
 
 import asyncio
@@ -63,23 +63,23 @@ MAX_TOLD: Final = 10_000
 CYCLE_LOOK_S: Final = 6 * 3600.0
 
 Price = Callable[[str, Tokens], float | None]
-"""(model with its parameters, what was used) -> cents; None if unknown."""
+"""(model with its parameters, usage) -> cents; None if unknown."""
 Tell = Callable[[str, str], None]
-"""(event, sentence): something that the owner wants to hear of."""
+"""Reports (event, sentence) to the owner."""
 
 
 class KeyBudgets(Struct, frozen=True):
-    """A key as it is counted."""
+    """A key's identity and budgets for counting."""
 
     id: str
     name: str
     budgets: tuple[UsageBudget, ...] = ()
     counted: bool = False
-    """It is counted even when it has no budget."""
+    """The key is counted even without a budget."""
 
 
 FindKey = Callable[[str], KeyBudgets]
-"""The name of a caller's key -> how it is counted."""
+"""Finds the budgets of a caller's key by its name."""
 
 
 def unnamed_key(name: str) -> KeyBudgets:
@@ -95,8 +95,6 @@ def nobody_listens(_event: str, _sentence: str) -> None:
 
 
 class Budgets:
-    """All budgets of a gateway."""
-
     def __init__(
         self,
         store: SpentStore,
@@ -123,17 +121,17 @@ class Budgets:
         self._ask_at = 0.0
 
     async def ready(self) -> None:
-        """What was known of the billing cycle before."""
+        """Loads the stored billing cycle."""
         if not self._ready:
             kept = await self.store.cycle()
-            self.cycle = self.cycle or kept  # what Cursor has told meanwhile is newer
+            self.cycle = self.cycle or kept  # a cycle reported meanwhile is newer
             self._ready = True
 
     async def aclose(self) -> None:
         await self.store.aclose()
 
     def learn_cycle(self, account: Callable[[], Awaitable[AccountUsage]]) -> None:
-        """Who tells the billing cycle: asked when a budget for a month needs it, and never waited for."""
+        """Sets the source of the billing cycle: called when a monthly budget needs it, and never awaited."""
         self._account = account
 
     def _look_at_cycle(self) -> None:
@@ -154,7 +152,7 @@ class Budgets:
             self._asking = False
 
     def billed(self, starts_at: float | None, ends_at: float | None) -> None:
-        """The billing cycle, as Cursor reports it."""
+        """Stores the billing cycle that Cursor reports."""
         if starts_at is None or ends_at is None or ends_at <= starts_at:
             return
         cycle = BillingCycle(starts_at, ends_at)
@@ -163,12 +161,12 @@ class Budgets:
             self.store.keep_cycle(cycle)
 
     def change(self, general: Sequence[UsageBudget]) -> None:
-        """Other budgets from now on; what was spent stays counted."""
+        """Replaces the general budgets; spent amounts stay counted."""
         self._general = tuple(general)
 
     async def levels(self, keys: Sequence[str]) -> list[Level]:
-        """How much is used of the budgets of everybody and of these keys, by name. Those that have a count for each
-        conversation or run are told as unused."""
+        """The levels of the general budgets and of these keys' budgets. Budgets that are counted per conversation or
+        run appear as unused."""
         await self.ready()
         everybody = [(budget, EVERYBODY, "") for budget in self._general if budget.scope is not BudgetScope.KEY]
         of_keys = [
@@ -197,7 +195,7 @@ class Budgets:
         return TurnCharge(self, whose, conversation, budgets)
 
     def once(self, event: str, mark: str, sentence: str) -> None:
-        """Tell it, unless it was told before: by whichever gateway, before or after a restart."""
+        """Reports the sentence unless any gateway has reported this mark before, also before a restart."""
         if mark in self._reported:
             return
         if len(self._reported) >= MAX_TOLD:
@@ -212,7 +210,7 @@ class Budgets:
 
 
 class _Bound(Struct, frozen=True):
-    """A budget and what it is counted under."""
+    """A budget and the scope in which it is counted."""
 
     budget: UsageBudget
     scope: str
@@ -220,7 +218,7 @@ class _Bound(Struct, frozen=True):
 
 
 class TurnCharge:
-    """The runs of one turn."""
+    """Counts the runs of one turn."""
 
     def __init__(self, books: Budgets, key: KeyBudgets, conversation: str, budgets: Sequence[UsageBudget]) -> None:
         self._books = books
@@ -238,15 +236,15 @@ class TurnCharge:
         self._levels: tuple[Level, ...] = ()
         self._marks: tuple[str, ...] = ()
         self._charged = NOTHING_SPENT
-        """What is counted of this turn."""
+        """The amount counted for this turn."""
         self._last = NOTHING_SPENT
-        """What was counted for the run that was opened last."""
+        """The amount counted for the newest run."""
         self._runs_ended = NOTHING_SPENT
-        """Totals of its runs that Cursor has told."""
+        """The totals that Cursor reported for the turn's runs."""
         self._open = NOTHING_SPENT
-        """What the responses of the run that is open have used."""
+        """The usage of the open run's responses."""
         self._context = 0
-        """What the newest response of that run has read."""
+        """The tokens read by the newest response of the open run."""
 
     @property
     def notice(self) -> str:
@@ -326,7 +324,7 @@ class TurnCharge:
 
     def response_ended(self, variant: str, usage: Usage | None) -> None:
         if usage is None:
-            return  # it was cut: what was estimated stays
+            return  # the response was cut: the estimate stays
         run = usage.run
         self._context = usage.input_tokens or 0
         if run is None or (run.input_tokens is None and run.output_tokens is None):
@@ -355,7 +353,7 @@ class TurnCharge:
             replace(level, spent=level.spent + delta.of(level.budget.measure)) for level in self._levels
         )
 
-    # ---- while it goes on
+    # ---- during a run
 
     def stage(self, request: TurnRequest) -> Stage | None:
         if not self._run_limits:
@@ -363,8 +361,8 @@ class TurnCharge:
         before, model, known = self._open, request.choice.exactly or request.model, self._context
 
         def passed(read: int, written: int) -> bool:
-            """Has the run passed a limit when this response has read and written so much? What the response before it
-            had read comes from a cache."""
+            """Whether the run has passed a limit once this response has read and written so many tokens. Tokens that
+            the previous response read count as cached."""
             total = before + self._spent(model, Tokens(read or known or self._last.tokens, written, known or None))
             for limit in self._run_limits:
                 level = Level(limit, total.of(limit.measure))
@@ -377,7 +375,7 @@ class TurnCharge:
 
 
 async def _claimed(store: SpentStore, claim: Claim) -> ClaimOutcome | GatewayError:
-    """A store that several gateways share may be away: that is an answer, too."""
+    """Reserves the claim. Returns the error of an unavailable store instead of raising it."""
     try:
         return await store.reserve(claim)
     except GatewayError as away:
@@ -385,7 +383,7 @@ async def _claimed(store: SpentStore, claim: Claim) -> ClaimOutcome | GatewayErr
 
 
 def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[ClaimOutcome | GatewayError]") -> None:
-    """The client hung up while its run was being counted: it is not opened."""
+    """The client disconnected during the reservation: the run is not opened, so its claim is returned."""
     if reserving.cancelled() or reserving.exception() is not None:
         return
     outcome = reserving.result()
@@ -396,21 +394,21 @@ def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[Claim
 # ---- a budget of one run
 
 CHECK_CHARS: Final = 64
-"""How much is written between two looks."""
+"""The number of characters between two checks."""
 
 
 def run_limit(request: TurnRequest) -> Stage | None:
-    """Only where a run of this request has a budget of its own."""
+    """The stage for a budget of one run; None if this request's runs have no such budget."""
     return request.charge.stage(request) if request.charge is not None else None
 
 
 Passed = Callable[[int, int], bool]
-"""(tokens that this response has read, and written) -> whether its run has passed a limit."""
+"""(tokens read, tokens written by this response) -> whether its run has passed a limit."""
 
 
 class RunLimitStage:
-    """Ends a response whose run passes a budget of its own: with the text so far and the reason `length`; never in the
-    middle of a tool call, and not when the client has calls to answer. It estimates what is written as it comes."""
+    """Ends a response whose run passes its own budget, with the text so far and the reason `length`; never within a
+    tool call, and not if the client has calls to answer. Written tokens are estimated as they arrive."""
 
     spent = False
 
@@ -442,8 +440,8 @@ class RunLimitStage:
 
 # ---- the backend whose runs are counted
 
-# A backend around a backend that asks before it opens a run: every run is counted here, also those that the text
-# protocol and the MCP bridge open for themselves. Knows no budget.
+# Wraps a backend and charges every run before it is opened, also runs that the text protocol and the MCP bridge
+# open themselves. Knows no budget.
 
 
 class CountedBackend:
@@ -467,7 +465,7 @@ class CountedBackend:
         await charge.open_run(request)
         try:
             return await self.inner.start(request, snapshot)
-        except BaseException:  # also when the client hangs up meanwhile: no run was opened
+        except BaseException:  # also after a disconnect: no run was opened
             charge.run_failed()
             raise
 

@@ -1,9 +1,9 @@
-"""Answers questions about usage from the ledger's SQLite file: totals of a time by group, why conversations were
-replayed. Grouped, priced and sorted in SQL, so that memory stays small however many rows there are.
+"""Answers questions about usage from the ledger's SQLite file: totals of a span by group, reasons of replays. SQL
+groups, prices and sorts, so memory use does not grow with the number of rows.
 
 Tokens are those of runs, as Cursor counted them: each once, in kinds that do not overlap. A run that Cursor did not
-report is counted as `unreported`, and nothing is guessed for it. None stands for "not known", never for zero. Days are
-those of the time zone of this process. Nothing is written; a gateway may write meanwhile.
+report counts as `unreported`, without an estimate. None means "not known", never zero. Days are those of this process's
+time zone. Queries write nothing; a gateway may write meanwhile.
 """
 
 import csv
@@ -35,11 +35,11 @@ _GROUPS: Final[dict[By, str]] = {
     "kind": "kind",
 }
 HAS_KINDS: Final = 3
-"""The version of a ledger from which on its rows have a kind."""
+"""The first ledger version whose rows have a kind."""
 UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesce(cache_write, 0))"
 _LISTED: Final = f"""({UNCACHED} * price_input + coalesce(cache_read, 0) * price_read
     + coalesce(cache_write, 0) * price_write + coalesce(output, 0) * price_output) / 1e4"""
-"""Cents: prices are dollars for a million tokens."""
+"""SQL for cents: prices are dollars for a million tokens."""
 _COLUMNS: Final = (
     "responses",
     "failed",
@@ -84,21 +84,21 @@ _TOOLS: Final = """SELECT called, count(*), count(waited), total(waited), max(wa
     ) WHERE called != '' GROUP BY called ORDER BY count(*) DESC LIMIT ?"""
 _MAX_TOOL_SETS: Final = 2000
 NAMES_TOOLS: Final = 2
-"""The version of a ledger from which on a response names its tools."""
+"""The first ledger version whose responses name their tools."""
 _LAST: Final = """SELECT backend, model, at FROM responses
     WHERE backend != 'simulator' AND backend NOT LIKE ? AND error = '' ORDER BY at DESC LIMIT 1"""
 
 
 class Span(Struct, frozen=True):
-    """From `since` on, before `until`; unix seconds."""
+    """From `since` (inclusive) to `until` (exclusive), in unix seconds."""
 
     since: float
     until: float
 
 
 def slots(span: Span, by: By, most: int) -> list[str]:
-    """The name in `totals` of every hour or day of the span, also of those without a row. Empty if there are more than
-    `most`, or if `by` is neither hour nor day."""
+    """The names in `totals` of all hours or days in the span, also of empty ones. Empty if there are more than `most`,
+    or if `by` is neither hour nor day."""
     if by not in ("hour", "day"):
         return []
     step, form = (timedelta(hours=1), "%Y-%m-%d %H:00") if by == "hour" else (timedelta(days=1), "%Y-%m-%d")
@@ -113,25 +113,25 @@ class Totals(Struct, frozen=True):
     failed: int = 0
     """Responses that ended with an error."""
     refused: int = 0
-    """Requests for an answer that came to no response; they are not among the responses."""
+    """Requests for an answer that got no response; `responses` does not include them."""
     runs: int = 0
     unreported: int = 0
-    """Runs that Cursor did not count: cut, stopped, or on a backend that reports nothing."""
+    """Runs that Cursor did not count: cut, stopped, or on a backend that reports no usage."""
     at_least: int = 0
-    """Runs of which an attempt was lost and not counted."""
+    """Runs with a lost attempt that was not counted."""
     input: int = 0
-    """Neither read from the cache nor written to it."""
+    """Tokens neither read from the cache nor written to it."""
     cache_read: int = 0
     cache_write: int = 0
     output: int = 0
-    """Reasoning included."""
+    """Output tokens, reasoning included."""
     reasoning: int = 0
     saved: int = 0
-    """Tokens that sessions held already: `fresh` would have sent them again."""
+    """Tokens that sessions held already and a `fresh` session would have sent again."""
     told_cents: float | None = None
-    """What Cursor itself said that runs cost; None: of no run."""
+    """The cost of runs as reported by Cursor; None if Cursor reported no cost."""
     listed_cents: float | None = None
-    """Of the other runs, by a price list; None: there is no such run with a price."""
+    """The cost of the other runs by a price list; None if no other run has a price."""
     unpriced: int = 0
     """Reported runs without a known cost."""
 
@@ -141,22 +141,22 @@ class Totals(Struct, frozen=True):
 
     @property
     def read(self) -> int:
-        """All input, of whatever price: what shares are shares of."""
+        """All input tokens, of any price: the denominator of the shares."""
         return self.input + self.cache_write + self.cache_read
 
     @property
     def cached_share(self) -> float | None:
-        """The part of the input that came from the cache; None: there was no input."""
+        """The share of the input that came from the cache; None without input."""
         return self.cache_read / self.read if self.read else None
 
     @property
     def saved_share(self) -> float | None:
-        """How much less was read than with `fresh`; None: there was no input."""
+        """The share of input saved compared with `fresh` sessions; None without input."""
         whole = self.saved + self.read
         return self.saved / whole if whole else None
 
     def plus(self, other: "Totals") -> "Totals":
-        """Both together, as a group without a name."""
+        """The sum of both, as a group without a name."""
         sums: dict[str, Any] = {}
         for name in (name for name in self.__struct_fields__ if name != "group"):
             known = [value for value in (getattr(self, name), getattr(other, name)) if value is not None]
@@ -173,18 +173,18 @@ class Replayed(Struct, frozen=True):
     reason: str
     responses: int
     input: int
-    """What their runs were told, not cached."""
+    """Uncached input of the replays."""
 
 
 class ToolUse(Struct):
-    """Calls of one tool. What several calls of one answer waited counts for each of their tools."""
+    """Calls of one tool. The wait after an answer with several tools counts for each of them."""
 
     group: str
     calls: int = 0
     waits: int = 0
-    """Answers with calls after which the conversation went on."""
+    """Answers with calls that were followed by another request."""
     waited: float = 0.0
-    """Seconds from these answers to the next request, in all."""
+    """Total seconds from these answers to the next request."""
     longest: float = 0.0
 
 
@@ -194,7 +194,8 @@ class LedgerQueries:
         self._price = price
 
     def totals(self, span: Span, by: By, limit: int | None = None) -> Iterator[Totals]:
-        """The largest first; hours and days in their order. `all` is one row. Streamed: there may be many groups."""
+        """Yields the largest group first; hours and days in order. `all` is one row. Streamed, because there may be
+        many groups."""
         self._price_models(span)
         group = _GROUPS[by]
         if by == "kind" and self._db.execute("PRAGMA user_version").fetchone()[0] < HAS_KINDS:
@@ -218,18 +219,18 @@ class LedgerQueries:
                 )
 
     def unpriced(self, span: Span, limit: int) -> list[str]:
-        """The tables of the settings file that would give runs without a price one; the most frequent first."""
+        """The tables of the settings file that would price the unpriced runs, the most frequent first."""
         self._price_models(span)
         rows = self._db.execute(_UNPRICED, (span.since, span.until))
         tables = [own_price(priced_name(variant) or variant.partition("@")[0]) for (variant,) in rows]
         return list(dict.fromkeys(tables))[:limit]
 
     def replays(self, span: Span) -> list[Replayed]:
-        """The most frequent reason first."""
+        """Reasons of replays, the most frequent first."""
         return [Replayed(*row) for row in self._db.execute(_REPLAYS, (span.since, span.until))]
 
     def tools(self, span: Span, limit: int) -> list[ToolUse]:
-        """The one that was called most comes first."""
+        """Tools, the most called first."""
         if self._db.execute("PRAGMA user_version").fetchone()[0] < NAMES_TOOLS:
             return []
         found: dict[str, ToolUse] = {}
@@ -246,7 +247,7 @@ class LedgerQueries:
         return sorted(found.values(), key=lambda one: (-one.calls, one.group))[:limit]
 
     def _price_models(self, span: Span) -> None:
-        """The prices of the models that were used, where SQL can find them."""
+        """Writes the prices of the used models to a temporary table, for SQL."""
         self._db.execute("DROP TABLE IF EXISTS temp.prices")
         self._db.execute(
             """CREATE TEMP TABLE prices (priced TEXT PRIMARY KEY, price_input REAL, price_read REAL, price_write REAL,
@@ -260,21 +261,21 @@ class LedgerQueries:
 
 
 def last_answer(connection: sqlite3.Connection) -> tuple[str, str, float] | None:
-    """(backend, model, when) of the last answer of a live account."""
+    """(backend, model, time) of a live account's last answer."""
     row = connection.execute(_LAST, (f"%{STAND_IN}",)).fetchone()
     return None if row is None else (str(row[0]), str(row[1]), float(row[2]))
 
 
 def last_seen(connection: sqlite3.Connection, since: float) -> dict[str, float]:
-    """When each client asked last, by the ledger's name for it."""
+    """The time of each client's last request, by the client's name in the ledger."""
     rows = connection.execute("SELECT client, max(at) FROM responses WHERE at >= ? GROUP BY client", (since,))
     return {str(client): float(at) for client, at in rows}
 
 
 # ---- event costs
 
-# What Cursor's own list of events says that the conversations of a ledger cost. Events are matched by the
-# conversation's id at Cursor, never by time or model; what the list does not have is counted, and nothing is guessed.
+# The cost of a ledger's conversations in Cursor's own list of events. Events are matched by Cursor's conversation id,
+# never by time or model; conversations missing from the list are counted, not estimated.
 
 _OURS: Final = "SELECT EXISTS (SELECT 1 FROM runs WHERE upstream = ? AND at >= ? AND at < ?)"
 _KNOWN: Final = "SELECT count(DISTINCT upstream) FROM runs WHERE upstream != '' AND at >= ? AND at < ?"
@@ -282,17 +283,17 @@ _KNOWN: Final = "SELECT count(DISTINCT upstream) FROM runs WHERE upstream != '' 
 
 @dataclass(frozen=True, slots=True)
 class EventCost:
-    """The cost of conversations that are in both the ledger and Cursor's list."""
+    """The cost of conversations that are both in the ledger and in Cursor's list."""
 
     cents: float = 0.0
-    """What their tokens are worth."""
+    """The value of the tokens."""
     charged_cents: float = 0.0
-    """What is to be paid for them."""
+    """The amount charged for the tokens."""
     conversations: int = 0
     missing: int = 0
-    """Conversations of the ledger that the list does not have, or not yet."""
+    """Conversations of the ledger that are not (yet) in the list."""
     complete: bool = True
-    """False: there are more events than were fetched."""
+    """False if there are more events than were fetched."""
 
 
 def event_cost(ledger: sqlite3.Connection, span: Span, listed: UsageEvents) -> EventCost:
@@ -315,7 +316,7 @@ def event_cost(ledger: sqlite3.Connection, span: Span, listed: UsageEvents) -> E
 
 # ---- export
 
-# Totals of a ledger with the field names that are promised, and as CSV.
+# Totals of a ledger with documented field names, and as CSV.
 
 
 def figures(row: Totals) -> dict[str, Any]:
@@ -325,7 +326,7 @@ def figures(row: Totals) -> dict[str, Any]:
 
 
 def as_csv(by: str, rows: Iterable[Totals]) -> Iterator[str]:
-    """Line by line: there may be many groups."""
+    """Yields CSV line by line, because there may be many groups."""
     line = io.StringIO()
     writer = csv.DictWriter(line, [by, *figures(Totals())], lineterminator="\n")
     writer.writeheader()
@@ -338,14 +339,14 @@ def as_csv(by: str, rows: Iterable[Totals]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Escape a name that a spreadsheet would take for a formula: clients choose names."""
+    """Escapes a name that a spreadsheet would read as a formula: clients choose names."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 # ---- last hour
 
-# The last hour of a ledger, minute by minute: answers, failures, time to the first token, tokens by kind; and the
-# newest answers. Every answer is bounded, however large the ledger is.
+# The last hour of a ledger by minute: answers, failures, time to the first token, tokens by kind; and the newest
+# answers. Every result is bounded, however large the ledger is.
 
 MINUTES: Final = 60
 MAX_CODES: Final = 8
@@ -363,7 +364,7 @@ _FIRST: Final = """SELECT minute, max(CASE WHEN place = (many + 1) / 2 THEN firs
         FROM (SELECT CAST(at / 60 AS INTEGER) AS minute, first_ms FROM responses
             WHERE at >= ? AND at < ? AND first_ms IS NOT NULL))
     GROUP BY minute"""
-"""Percentiles by the nearest rank."""
+"""Computes percentiles by the nearest rank."""
 _TOKENS: Final = """SELECT CAST(at / 60 AS INTEGER) AS minute, sum({fresh}), total(cache_read), total(cache_write),
     total(output) FROM runs WHERE at >= ? AND at < ? GROUP BY minute"""
 _CODES: Final = """SELECT error, count(*), max(outcome) FROM responses
@@ -373,17 +374,17 @@ _CODES: Final = """SELECT error, count(*), max(outcome) FROM responses
 
 class Minute(Struct):
     at: float
-    """When it begins. Unix seconds."""
+    """The start of the minute, in unix seconds."""
     answers: int = 0
     failed: int = 0
     """Answers that ended with an error."""
     refused: int = 0
-    """Requests that came to no answer; they are not among the answers."""
+    """Requests that got no answer; `answers` does not include them."""
     first_p50: float | None = None
-    """Milliseconds until the first token; None: no answer had one."""
+    """Median milliseconds to the first token; None if no answer had one."""
     first_p95: float | None = None
     input: int = 0
-    """Neither read from the cache nor written to it."""
+    """Tokens neither read from the cache nor written to it."""
     cache_read: int = 0
     cache_write: int = 0
     output: int = 0
@@ -393,14 +394,14 @@ class FailureCount(Struct, frozen=True):
     code: str
     count: int
     kind: str
-    """The kind of error that the code belongs to."""
+    """The error kind of the code."""
 
 
 class LastHour(Struct, frozen=True):
     minutes: list[Minute]
-    """Sixty; the last one is not over."""
+    """Sixty minutes; the last one is incomplete."""
     failures: list[FailureCount]
-    """The most frequent first."""
+    """Error codes, the most frequent first."""
 
 
 def last_hour(db: sqlite3.Connection, now: float) -> LastHour:
@@ -421,7 +422,7 @@ def last_hour(db: sqlite3.Connection, now: float) -> LastHour:
 
 
 def latest(db: sqlite3.Connection, limit: int) -> list[dict[str, Any]]:
-    """The answers and refusals that ended last, the newest first."""
+    """The newest answers and refusals, the newest first."""
     cursor = db.execute(f"SELECT {_LATEST} FROM responses ORDER BY at DESC, id DESC LIMIT ?", (limit,))  # noqa: S608 - our own columns
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
