@@ -115,7 +115,7 @@ class McpServer:
             self._connection = connection
             self.state, self.detail, self._complaint = McpServerState.CONNECTED, "", ""
             self.sign_in = connection.sign_in
-            log.info("MCP server %s is connected: %d tools", self.definition.name, len(self.tools))
+            log.info("MCP server %s is connected, tools: %d", self.definition.name, len(self.tools))
             self.tried.set()
             self._changed()
             await self._watch(connection)
