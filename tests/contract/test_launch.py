@@ -69,6 +69,8 @@ def test_a_gateway_is_started_and_ends_with_the_client(tmp_path: Path) -> None:
     assert "limit" not in models["sim-fast"]  # nobody has said it, so nobody makes it up
     assert "started for it" in done.stderr and "SIMULATED ANSWERS" in done.stderr
     assert not answers(config["provider"]["caretway"]["options"]["baseURL"].removesuffix("/v1"))
+    used = json.loads(caretway(tmp_path, "usage", "--by", "key", "--json").stdout)
+    assert [row["key"] for row in used["rows"]] == [""], "the user made no key"
     assert {path.name for path in tmp_path.iterdir()} == {"bin", "data"}
 
 

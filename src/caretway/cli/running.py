@@ -69,7 +69,8 @@ async def announced_gateway(settings: Settings, *, launched: bool = False) -> As
     from ..server.access import new_key
 
     log_file = settings.data_dir / LAUNCH_LOG if launched else settings.log_file
-    async with Gateway(settings, local_key=new_key()) as gateway:
+    local_key = settings.gateway_key if launched and settings.gateway_key else new_key()
+    async with Gateway(settings, local_key=local_key) as gateway:
         note = RunningGateway(
             dialled(gateway.base_url),
             os.getpid(),

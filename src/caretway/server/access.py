@@ -142,12 +142,12 @@ class Admitted(Struct, frozen=True):
 
     caller: str = ""
     """Names the key that was sent without telling it: its own name, or a part of its digest; empty when no key is asked
-    for."""
+    for, and for the local key: each gateway has another one, and nobody has made it."""
     headers: tuple[Header, ...] = ()
     """What the answer needs besides, so that a browser hands it to its page."""
     owner: str = ""
-    """Whose the stored responses are: as `caller`, but a key with a name is meant by its id. One that is made later
-    under the same name is another key, and one that is renamed is not."""
+    """Whose the stored responses are: as `caller`, but the local key is meant by its digest, and a key with a name by
+    its id. One that is made later under the same name is another key, and one that is renamed is not."""
 
 
 _ANYBODY: Final = Admitted()
@@ -201,7 +201,7 @@ def admit(
     answer = _cors(access, scheme, headers)
     if keyless or (not access.keys and named is None):
         return Admitted("", answer) if answer else _ANYBODY
-    caller, owner = _caller((*access.keys, *access.local), named or {}, headers, now)
+    caller, owner = _caller(access, named or {}, headers, now)
     return Admitted(caller, answer, owner)
 
 
@@ -323,14 +323,14 @@ def is_key(access: Access, key: str, named: Named | None = None) -> bool:
     return bool(_match((*access.keys, *access.local), digest)) or digest in (named or {})
 
 
-def _caller(known: tuple[bytes, ...], named: Named, headers: Mapping[str, str], now: float) -> tuple[str, str]:
+def _caller(access: Access, named: Named, headers: Mapping[str, str], now: float) -> tuple[str, str]:
     """Its name and whose its responses are."""
     sent = sent_keys(headers)
     old: NamedKey | None = None
     for key in sent:
         digest = digest_of(key)
-        if match := _match(known, digest):
-            return match.hex()[:12], match.hex()[:12]
+        if match := _match((*access.keys, *access.local), digest):
+            return "" if match in access.local else match.hex()[:12], match.hex()[:12]
         if (found := named.get(digest)) is not None:
             if not found.expired(now):
                 return found.name, found.id

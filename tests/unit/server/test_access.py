@@ -239,7 +239,10 @@ def test_the_local_key_counts_where_a_key_is_asked_for() -> None:
     sent = {"x-api-key": OTHER}
     assert admit(access, "http", sent).caller == ""
     assert admit(access, "http", {}).caller == "", "alone it closes nothing"
-    assert admit(access, "http", sent, named={}).caller == digest_of(OTHER).hex()[:12]
+    admitted = admit(access, "http", sent, named={})
+    assert (admitted.caller, admitted.owner) == ("", digest_of(OTHER).hex()[:12])
+    both = access_for("127.0.0.1", (OTHER,), local_key=OTHER)
+    assert admit(both, "http", sent).caller == ""
 
 
 @pytest.mark.parametrize("hint", [OWN_KEY, SEND_KEY])
