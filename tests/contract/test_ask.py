@@ -57,6 +57,9 @@ def test_a_conversation_goes_on(tmp_path: Path) -> None:
     assert talk["model"] == "sim-auto"
     assert [one["role"] for one in talk["messages"]] == ["user", "assistant"] * 2
     assert talk["messages"][1]["content"] == "forty-two"
+    kept.write_text('{"model": "x", "messages": [{"a": ' + "[" * 5000)
+    done = ask("--continue", "And now?", home=tmp_path)
+    assert done.returncode == 2 and "Traceback" not in done.stderr and "ask.json: " in done.stderr
 
 
 def test_keys_with_a_name_do_not_shut_out_the_user_who_made_them(tmp_path: Path) -> None:

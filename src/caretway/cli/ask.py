@@ -114,7 +114,7 @@ def _last(path: Path) -> _Talk:
             return msgspec.json.decode(file.read(), type=_Talk)
     except FileNotFoundError:
         raise CommandFailed("there is no question to go on with", 'ask one: caretway ask "..."', 2) from None
-    except (OSError, msgspec.MsgspecError) as failure:
+    except (OSError, msgspec.MsgspecError, RecursionError) as failure:
         raise CommandFailed(f"cannot read {path}: {failure}", exit_code=2) from failure
 
 

@@ -76,7 +76,7 @@ def _read_toml(file: Path, origin: str) -> Mapping[str, object]:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as failure:
         raise ConfigError("config", origin, f"cannot read {file}: {failure.strerror or failure}") from failure
-    except ValueError as failure:  # not TOML, or not even UTF-8
+    except (ValueError, RecursionError) as failure:  # not TOML, or not even UTF-8
         raise ConfigError("config", f"file {file}", f"this is not TOML: {failure}") from failure
     table = _flat(table, f"file {file}")
     if "config" in table:

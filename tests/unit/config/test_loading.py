@@ -136,6 +136,7 @@ ERRORS = [
         'file FILE: cli_queue: "x" is not valid; expected a whole number',
     ),
     ("not TOML", "port 1", {}, {}, "file FILE: this is not TOML: "),
+    ("nested", "port = " + "[" * 5000, {}, {}, "file FILE: this is not TOML: "),
     ("file names a file", 'config = "x"', {}, {}, "use --config or CARETWAY_CONFIG"),
     ("no such file", "", {"CARETWAY_CONFIG": "/nowhere/x.toml"}, {}, "environment CARETWAY_CONFIG: cannot read "),
     ("a directory", "", {}, {"config": "/"}, "flag --config: cannot read /: "),
