@@ -1,10 +1,10 @@
 """Checks JSON values against JSON schemas that a client wrote. Pure, bounded, and nothing is fetched.
 
-A schema is a foreign program, so each step is counted: an element visited, two values compared, a reference followed.
-When the budget is used up the answer is `Unreadable`, never a long wait. Regular expressions are left out (`pattern`,
-`patternProperties`): Python's can run forever and cannot be stopped. Any other problem of a schema (no such $ref,
-endless recursion, a keyword of the wrong type) is `Unreadable`, too. Supports drafts 4 to 2020-12; formats and other
-annotations are ignored. One function for each keyword, in a table at the end.
+Each step spends a budget: an element visited, two values compared, a reference followed. When the budget is used up,
+the check raises `Unreadable` instead of running on. Regular expressions (`pattern`, `patternProperties`) are not
+checked: Python's engine can run forever and cannot be stopped. A broken schema (an unknown $ref, endless recursion, a
+keyword of the wrong type) raises `Unreadable`, too. Supports drafts 4 to 2020-12; formats and other annotations are
+ignored. One function for each keyword, in a table at the end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -36,7 +36,7 @@ from .run import (
 )
 
 MAX_STEPS: Final = 30_000
-"""For all values of one checker; a step takes one or two microseconds."""
+"""The budget of one checker for all its values; a step takes one or two microseconds."""
 
 
 class Problem(Struct, frozen=True):
@@ -55,12 +55,12 @@ class SchemaChecker:
 
     @property
     def patterns(self) -> bool:
-        """The schema has regular expressions, which are not checked."""
+        """Whether the schema has regular expressions, which are not checked."""
         return self._document().has("pattern", "patternProperties")
 
     @property
     def inverts(self) -> bool:
-        """Leaving out a rule may turn a match into a mismatch."""
+        """Whether leaving out a rule may turn a match into a mismatch."""
         return self._document().has("oneOf", "not", "if")
 
     def problems(self, value: object) -> list[Problem]:
@@ -191,7 +191,7 @@ def _if(run: Validation, schema: Any, value: Any, at: Place | None, found: Found
 def _limit(
     word: str, says: str, passes: Callable[[Any, float], bool], sized: type[Sized] | tuple[type[Sized], ...] | None
 ) -> Rule:
-    """A rule that compares a number, or with `sized` the length of something, with its operand."""
+    """A rule that compares a number with its operand; with `sized`, it compares the length of such a value."""
 
     def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
         if run.document.draft == 4 and word.startswith("exclusive"):
@@ -211,7 +211,7 @@ def _limit(
 
 
 def _draft_4(word: str, schema: Any, value: Any, at: Place | None, found: Found) -> bool:
-    """In draft 4 the keyword was a flag beside the limit."""
+    """In draft 4 the keyword is a flag next to `minimum` or `maximum`."""
     beside = "minimum" if word == "exclusiveMinimum" else "maximum"
     if schema[word] is not True or beside not in schema or not isinstance(value, NUMBER) or isinstance(value, bool):
         return True
@@ -227,7 +227,7 @@ def _multiple_of(run: Validation, schema: Any, value: Any, at: Place | None, fou
     if isinstance(value, int) and isinstance(step, int):
         run.budget.spend(value.bit_length() >> 8)
         fits = value % step == 0
-    else:  # as decimals, which is what was written: 4.02 is a multiple of 0.01
+    else:  # compares the written decimals: 4.02 is a multiple of 0.01
         from fractions import Fraction  # few schemas ask for it
 
         run.budget.spend(100)
@@ -414,7 +414,7 @@ def _all_there(run: Validation, names: Sequence[Any], value: Any, at: Place | No
 
 
 def _dependent(word: str) -> Rule:
-    """Property -> what it requires: a list of other properties, or a schema for the whole object."""
+    """A rule that maps a property to its requirement: other properties, or a schema for the whole object."""
 
     def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
         wanted = table_of(schema, word)
@@ -438,7 +438,7 @@ def _dependent(word: str) -> Rule:
     return rule
 
 
-# ---- what no other keyword looked at
+# ---- elements and properties that no other keyword covers
 
 
 def _unevaluated_items(
@@ -506,26 +506,26 @@ _RULES: Final = Rules(
 )
 
 
-# ---- Whether the arguments of a tool call fit the tool's schema (JSON Schema), and when the model is told to correct
-# them: once in a turn. What cannot be judged cheaply fits. Pure.
+# ---- Checks the arguments of a tool call against the tool's JSON Schema and asks the model to correct them, once in a
+# turn. Arguments that are too expensive to check pass. Pure.
 #
-# A model is told where nobody has seen its call yet. Elsewhere the call is passed on with a note, or refused by a
-# setting (`tool_arguments`); that is decided in `sessions/response.py`.
+# The model corrects a call only before the client has seen it. Otherwise `sessions/response.py` passes the call on with
+# a note or refuses it, as the setting `tool_arguments` says.
 
 ArgumentRule = Literal["note", "refuse"]
 
 CORRECTIONS: Final = 1
-"""Of one turn. A model that is told twice is not helped, and every time costs a step."""
+"""Corrections per turn. A second correction does not help the model, and each costs a step."""
 MAX_ARGUMENT_STEPS: Final = 3_000
-"""Of one check: some milliseconds. A larger schema is not checked."""
+"""The budget of one check: some milliseconds. A larger schema is not checked."""
 MAX_CHECKED_CHARS: Final = 128 * 1024
 MAX_CHECKED_CALLS: Final = 16
-"""Of one response."""
+"""Checked calls per response."""
 _SAID: Final = 200
 
 
 def misfit(tool: ToolSpec, arguments: str) -> str:
-    """What is wrong with the arguments; empty when they fit, or if that cannot be known."""
+    """The problem of the arguments; empty if they fit or cannot be checked."""
     if len(arguments) > MAX_CHECKED_CHARS:
         return ""
     try:
@@ -544,7 +544,7 @@ def misfit(tool: ToolSpec, arguments: str) -> str:
 
 
 class ArgumentCheck:
-    """The calls of one response, or of one turn that can correct its model."""
+    """Checks the calls of one response, or of one turn that can correct its model."""
 
     __slots__ = ("_checked", "_corrections", "_found", "_specs")
 
@@ -567,7 +567,7 @@ class ArgumentCheck:
         return misfit(tool, arguments) if tool is not None and self._checked <= MAX_CHECKED_CALLS else ""
 
     def correction(self, name: str, arguments: str) -> str:
-        """What the model is to be told instead of running its call; empty: the call goes out."""
+        """The correction for the model; empty if the call is to be passed on."""
         if not self._corrections or not (problem := self.problem(name, arguments)):
             return ""
         self._corrections -= 1

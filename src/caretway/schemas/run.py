@@ -1,10 +1,9 @@
-"""Applies a JSON schema to a value with bounds: a `$ref` that refers to itself, deep nesting and too many steps end as
-`Unreadable` (`MAX_DEPTH`, the budget). What equal means (1 is 1.0); short error messages.
+"""Applies a JSON schema to a value with bounds: a `$ref` cycle, deep nesting (`MAX_DEPTH`) and too many steps (the
+budget) raise `Unreadable`. Defines JSON equality (1 is 1.0) and short error messages.
 
-A rule returns whether the value passes. `found` collects what is wrong; None: only the verdict counts, and the first
-failure is enough. `seen` collects which properties and elements were visited, for the two `unevaluated` keywords; it is
-None if no schema has them. Messages show only a little of a value, which may be large. The only keyword known here is
-`$ref`, whose neighbours had no meaning in older drafts.
+A rule returns whether the value passes. `found` collects problems; if it is None, a rule stops at the first failure.
+`seen` collects the visited properties and elements for the two `unevaluated` keywords; it is None if no schema has
+them. Messages shorten large values. The only keyword known here is `$ref`; older drafts ignore the keywords next to it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +12,16 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from msgspec import Struct
 
-# ---- A JSON schema as a document: its draft, `$id` and anchors, where a `$ref` points (never fetched), and the step
-# budget that a schema spends. A `$ref` cycle is stopped in `run`.
+# ---- A JSON schema as a document: its draft, `$id`, anchors and `$ref` targets (never fetched), and the step budget.
+# `Validation` stops a `$ref` cycle.
 #
-# Reads all of it once and counts, so a schema that is too large is given up before anything is checked. Knows only the
-# keywords that name places (`$id`, `$anchor`, `$ref`). Nothing is fetched: a reference to another document is
-# `Unreadable`.
+# The whole schema is read and counted once, so a schema that is too large is refused before any check. Only `$id`,
+# `$anchor` and `$ref` are known. Nothing is fetched: a reference to another document is `Unreadable`.
 
 MAX_NAME: Final = 2_048
-"""Characters of a reference or an id."""
+"""Characters of a reference or of an id."""
 _JOINING: Final = 20
-"""Steps: what it costs to read a URL."""
+"""The steps that joining a URL costs."""
 _DRAFTS: Final = (("draft-03", 3), ("draft-04", 4), ("draft-06", 6), ("draft-07", 7), ("2019-09", 2019))
 
 
@@ -32,7 +30,7 @@ class Unreadable(ValueError):
 
 
 class Budget:
-    """Steps that are left."""
+    """The remaining steps."""
 
     __slots__ = ("left",)
 
@@ -59,13 +57,13 @@ class Document:
         self._walk(schema)
 
     def has(self, *words: str) -> bool:
-        """Whether one of these keys is somewhere in the document, even if only a reference reaches it. May be true too
-        often."""
+        """Whether one of these keys is anywhere in the document, even as data (false positives) or where only a
+        reference reaches it."""
         return not self._words.isdisjoint(words)
 
     @property
     def several(self) -> bool:
-        """The document contains other documents."""
+        """Whether the document contains other documents."""
         return len(self._resources) > 1
 
     def _walk(self, schema: Mapping[str, Any]) -> None:
@@ -91,7 +89,7 @@ class Document:
             if isinstance(name := schema.get(word), str):
                 self._anchors.setdefault((inside, name), schema)
         name = schema.get("$id")
-        if isinstance(name, str) and name.startswith("#"):  # how drafts 6 and 7 named a place
+        if isinstance(name, str) and name.startswith("#"):  # an anchor in drafts 6 and 7
             self._anchors.setdefault((inside, name[1:]), schema)
         return inside
 
@@ -165,20 +163,20 @@ def _draft(schema: Mapping[str, Any]) -> int:
 
 
 Place = tuple[Any, str | int]
-"""Where a value is: (the place of its container or None, key). Turned into text only when there is a problem."""
+"""The place of a value: (the place of its container or None, key). Rendered as text only for a problem."""
 Found = list[tuple["Place | None", str]] | None
 Rule = Callable[["Validation", Any, Any, "Place | None", Found, "Seen | None"], bool]
-"""(run, the schema with the keyword, value, where it is, found, seen) -> does it pass?"""
+"""(run, the schema with the keyword, value, its place, found, seen) -> whether the value passes."""
 
 MAX_DEPTH: Final = 150
-"""How deeply schemas may be nested while they are applied."""
+"""Nesting of schemas while they are applied."""
 ARRAY: Final = (list, tuple)
 NUMBER: Final = (int, float)
 _SHOWN: Final = 60
 
 
 class Seen:
-    """What was visited in one object or array."""
+    """The visited properties or elements of one object or array."""
 
     __slots__ = ("elements", "names")
 
@@ -197,11 +195,11 @@ class Rules(Struct, frozen=True):
 
     first: Mapping[str, Rule]
     last: Mapping[str, Rule]
-    """Rules that depend on what the others visited."""
+    """Rules that depend on the elements that other rules visited."""
 
 
 class Validation:
-    """One value against one document."""
+    """The check of one value against one document."""
 
     __slots__ = ("_base", "_depth", "_rules", "_tracks", "budget", "document", "first", "found", "lenient")
 
@@ -213,7 +211,7 @@ class Validation:
         """Stop at the first problem."""
         self.found: list[tuple[Place | None, str]] = []
         self.lenient = document.has("pattern", "patternProperties")
-        """Which properties are additional depends on regular expressions, which are not run."""
+        """The schema has regular expressions, which are not run, so additional properties are unknown."""
         self._tracks = document.has("unevaluatedProperties", "unevaluatedItems")
         self._base = document.base
         self._depth = 0
@@ -240,7 +238,7 @@ class Validation:
     def _checked(
         self, schema: Mapping[str, Any], value: Any, at: Place | None, found: Found, seen: Seen | None
     ) -> bool:
-        if "$ref" in schema and self.document.draft <= 7:  # its neighbours meant nothing then
+        if "$ref" in schema and self.document.draft <= 7:  # these drafts ignore the keywords next to it
             return self.follow(schema["$ref"], value, at, found, seen)
         own = Seen() if self._tracks and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema) else seen
         passes = True
@@ -284,7 +282,7 @@ class Validation:
         )
 
     def spelled(self, value: Any) -> str:
-        """A text that is the same for equal values. Only the hash of a text cannot be predicted."""
+        """A text that is the same for equal values. A text, because only the hash of a str is randomised."""
         self.budget.spend()
         if isinstance(value, str):
             self.budget.spend(len(value) >> 8)
@@ -303,7 +301,7 @@ class Validation:
         else:
             named = sorted((key, self.spelled(inner)) for key, inner in value.items())
             whole = "{" + ",".join([f"{len(key)}:{key}={inner}" for key, inner in named]) + "}"
-        self.budget.spend(len(whole) >> 8)  # a deep one is written once for every level
+        self.budget.spend(len(whole) >> 8)  # a nested value is written once per level
         return whole
 
 

@@ -1,19 +1,19 @@
-"""The loop guard for a client's tools, from the history alone: which calls count as repeats (same arguments, same
-result), what starts the count again, when the model is warned and when the turn ends with an error.
+"""The loop guard for a client's tools: which calls count as repeats (same arguments, same result), what resets the
+count, when the model is warned and when the turn ends with an error.
 
-In: the whole history, so there is no state to keep, and a stateless client is guarded, too. Out: a verdict on the
-results that came with this request. `loop_guard` follows the verdict; the client's own history stays what it was.
+Input: the whole history, so the guard keeps no state and works for stateless clients, too. Output: a verdict on the
+results of this request. `loop_guard` follows the verdict; the client's own history stays unchanged.
 
 The calls of one answer are a step. A call *repeats* when an earlier step has the same tool with the same arguments (as
-JSON, not as text) and the same result. The count starts again
-  - for one call, when its result differs from the last one (polling something that moves is no loop);
-  - for all calls, when a step brings anything new: the model looks elsewhere, or acts;
-  - for all calls, when the user speaks: after an answer always, beside tool results if the words are new (some clients
-    attach the same reminder to every result).
-So only a model that goes in circles is caught, through one call or through several in turn. How often a call may
-repeat is in `rule`. A call whose arguments were refused is never counted generously: it will be refused again. At the
-limit the model is warned (`Correct`), at the next repeat the turn ends (`Stop`). Beside that, steps are counted that
-only look and bring nothing new (`wander`): the model is warned, and by a setting the turn ends.
+JSON, not as text) and the same result. The count is reset
+- for one call, when its result differs from the last one (polling something that moves is no loop);
+- for all calls, when a step has a new result: the model looks elsewhere, or acts;
+- for all calls, when the user speaks: after an answer always, beside tool results if the words are new (some clients
+attach the same reminder to every result).
+So the guard catches only a model that goes in circles, through one call or through several in turn. `rule` has the
+limits. A call with refused arguments gets no generous limit: it will be refused again. At the limit the model is warned
+(`Correct`), at the next repeat the turn ends (`Stop`). Steps that only look and find nothing new are counted, too
+(`wander`): the model is warned, and a setting makes the turn end.
 """
 
 import logging
@@ -51,7 +51,7 @@ class CallOutcome(Enum):
     SUCCESS = "success"
     ERROR = "error"
     VALIDATION_FAILURE = "validation_failure"
-    """The tool never ran: its arguments were refused."""
+    """The tool did not run, because its arguments were refused."""
 
 
 _FAILED: Final = re.compile(
@@ -68,11 +68,11 @@ _REFUSED: Final = (
 )
 _NOTHING_NEW: Final = "brought nothing new"
 _HEAD: Final = 300
-"""How much of a failure is read to find its reason, which comes first."""
+"""Characters of a failure that are searched for its reason, which comes first."""
 
 
 def outcome(result: ToolResult) -> CallOutcome:
-    """Some dialects cannot mark a failure, so its text decides too; a success is never read for reasons."""
+    """The outcome of a result. Some dialects cannot mark a failure, so the beginning of the text decides, too."""
     text = result.text[:_HEAD]
     if not result.is_error and not _FAILED.match(text):
         return CallOutcome.SUCCESS
@@ -84,7 +84,7 @@ class Ok(Struct, frozen=True):
 
 
 class Correct(Struct, frozen=True):
-    """The results of these calls should carry the message to the model."""
+    """Append the message for the model to the results of these calls."""
 
     call_ids: tuple[str, ...]
     message: str
@@ -110,8 +110,8 @@ class LoopGuard(Struct, frozen=True):
     no_progress: NoProgress = "warn"
 
     def verdict(self, history: Sequence[Message]) -> Verdict:
-        """On the calls whose results come last in the history. Takes time in proportion to its length, and hardly any
-        when they brought something new, or when there are none."""
+        """The verdict on the calls whose results are last in the history. Linear in its length; nearly free if there
+        are no results or a result is new."""
         if not last_answer(history):
             return Ok()
         repeated = self._repeated(history)
@@ -152,7 +152,7 @@ class LoopGuard(Struct, frozen=True):
 
 
 def loop_guard(max_repeat: int, no_progress: NoProgress = "warn") -> Callable[[TurnRequest], TurnRequest]:
-    """The request as the model should see it. Raises GatewayError(TOOL_LOOP) when the model ignored the warning."""
+    """A function that adds warnings to a request. It raises GatewayError(TOOL_LOOP) if the model ignored a warning."""
     guard = LoopGuard(max_repeat, no_progress=no_progress)
 
     def guarded(request: TurnRequest) -> TurnRequest:
@@ -170,7 +170,7 @@ def loop_guard(max_repeat: int, no_progress: NoProgress = "warn") -> Callable[[T
 
 
 def corrected(request: TurnRequest, verdict: Correct) -> TurnRequest:
-    """The request as the model should see it. The client's own history stays what it was: remember that one."""
+    """The request with the warning. Remember the client's own history, not this one."""
     last = last_answer(request.messages)
     wanted = frozenset(verdict.call_ids)
     note = Text(f"\n\n{verdict.message}")
@@ -190,14 +190,14 @@ _Content = tuple[str | bytes, ...]
 
 
 class Repetition(Struct):
-    """One call, made again and again with the same result."""
+    """One call that repeats with the same result."""
 
     tool: str
     outcome: CallOutcome
     content: _Content
     repeats: int = 0
     call_ids: list[str] = field(default_factory=list)
-    """The calls of the newest step."""
+    """The call ids of the newest step."""
 
 
 _Call = tuple[str, str]
@@ -205,23 +205,23 @@ _Print = tuple[_Call, CallOutcome, _Content]
 
 
 class _Step(Struct):
-    """What came between two answers: results, and whether the user spoke."""
+    """The results and the user's words between two answers."""
 
     results: list[tuple[_Print, str]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
 
 
 def _came_before(history: Sequence[Message]) -> bool:
-    """False when counting would find that no call of the newest step repeats: it has no results, or one that no earlier
-    step had of the same call, or none that came since the user spoke. Counting reads every call of a long history; this
-    reads only those with the same result. True when in doubt."""
+    """Whether a call of the newest step may repeat; True in doubt. A cheap test before counting, which reads every call
+    of a long history: this reads only calls with the same result. False if the step has no results, or a result that is
+    new since the user spoke."""
     end = last_answer(history)
     brought = _results(history[end - 1 :]) if end else []
     if not brought:
         return False
     calls = _calls(history[end - 1])
     if len(calls.keys() & {result.call_id for result in brought}) < len(brought):
-        return True  # one of them answers something older, or nothing: only counting tells
+        return True  # a result belongs to an older call or to none: count
     unseen = {(_made(calls[result.call_id]), _content(result)) for result in brought}
     count, contents = len(unseen), list({content for _, content in unseen})
     for answer, alike in _steps_that_matter(history[: end - 1], contents):
@@ -231,7 +231,7 @@ def _came_before(history: Sequence[Message]) -> bool:
         for result in alike:
             if (call := calls.get(result.call_id)) is not None:
                 unseen.discard((_made(call), _content(result)))
-            else:  # it answers something older, which may be any call
+            else:  # a result of an older call, which may be any call
                 unseen = {pair for pair in unseen if pair[1] != _content(result)}
         if not unseen:
             return True
@@ -241,9 +241,9 @@ def _came_before(history: Sequence[Message]) -> bool:
 def _steps_that_matter(
     history: Sequence[Message], contents: Sequence[_Content]
 ) -> Iterable[tuple[Message, list[ToolResult]]]:
-    """The newest first: answers with the results behind them that are like these; those behind which only the user
-    spoke come with none."""
-    assistant, user = Role.ASSISTANT, Role.USER  # looked up once, histories are long
+    """Answers, the newest first, with their results that resemble `contents`. An answer that only the user's words
+    follow has none."""
+    assistant, user = Role.ASSISTANT, Role.USER  # local names: histories are long
     alike: list[ToolResult] = []
     answered = spoke = False
     for message in reversed(history):
@@ -271,7 +271,7 @@ def _made(call: ToolCall) -> _Call:
 
 
 def _last_runs(history: Iterable[Message]) -> list[Repetition]:
-    """The runs that the newest step is part of."""
+    """The repetitions that include the newest step."""
     seen: set[_Print] = set()
     heard: set[str] = set()
     runs: dict[_Call, Repetition] = {}
@@ -289,7 +289,7 @@ def _last_runs(history: Iterable[Message]) -> list[Repetition]:
 
 
 def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
-    """Twins within one step are one call: nothing could be learned between them."""
+    """Count a step. Equal calls within one step count once: the model saw no result between them."""
     touched: dict[_Call, Repetition] = {}
     for (call, came_out, content), call_id in step.results:
         run = runs.get(call)
@@ -304,8 +304,8 @@ def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
 
 
 def _looks_on(history: Sequence[Message], steps: int) -> bool:
-    """Whether the newest answers all call tools that only look. Cheap: it reads from the end and stops at the first
-    that does not."""
+    """Whether the newest `steps` answers only call tools that look. Cheap: it reads from the end and stops at the first
+    other answer."""
     for message in reversed(history):
         if message.role is Role.ASSISTANT:
             calls = [part for part in message.parts if isinstance(part, ToolCall)]
@@ -318,7 +318,7 @@ def _looks_on(history: Sequence[Message], steps: int) -> bool:
 
 
 def _wandering(history: Sequence[Message]) -> tuple[Wander, _Step]:
-    """How long the model has looked around by now, and its newest step."""
+    """How long the model has looked around without progress, and its newest step."""
     wander, newest, heard = Wander(), _Step(), set[str]()
     for step in _steps(history):
         newest = step
@@ -352,17 +352,17 @@ def _steps(history: Iterable[Message]) -> Iterable[_Step]:
 
 
 def _results(messages: Sequence[Message]) -> list[ToolResult]:
-    assistant, result = Role.ASSISTANT, ToolResult  # who calls does not answer; looked up once, histories are long
+    assistant, result = Role.ASSISTANT, ToolResult  # local names: histories are long
     return [
         part for message in messages if message.role is not assistant for part in message.parts if type(part) is result
     ]
 
 
 def _content(result: ToolResult) -> _Content:
-    """The result itself, not a digest of it: strings keep their own hash."""
+    """The result itself, not a digest: strings cache their hash."""
     content = result.content
     if len(content) == 1 and type(only := content[0]) is Text:
-        return (only.text.strip(),)  # nearly always, and once for each result of a long history
+        return (only.text.strip(),)  # the usual case, for each result of a long history
     return (result.text.strip(), *[part.data for part in content if isinstance(part, Image)])
 
 

@@ -1,10 +1,10 @@
-"""One answer in progress: checks the order of events, swaps call ids for tickets, runs the stages, folds the reply;
-limits its length and calls; a backend's exception becomes an event. Notes or refuses arguments
-that do not fit (`tool_arguments`); estimates the usage of a stopped answer.
+"""One answer in progress: checks the order of events, swaps call ids for tickets, runs the stages, folds the reply, and
+limits its length and calls. A backend's exception becomes an event. Arguments that do not fit are noted or refused
+(`tool_arguments`); the usage of a stopped answer is estimated.
 
-In: the turn's batches. Out: what the client is shown of them, and the fold of it. The turn is not the response's: when
-the client hangs up the turn is left to the manager, which lets it end by itself within a short grace or closes it.
-Until something was shown another run may answer instead (`second_try.py`).
+Input: the turn's batches. Output: the events for the client, and their fold. The response does not own the turn: when
+the client hangs up, the manager lets the turn end within a short grace or closes it. Until an event was shown, another
+run may answer instead (`second_try.py`).
 """
 
 import asyncio
@@ -37,17 +37,17 @@ _ENDS: Final[dict[type, Happening]] = {
 }
 _CALLS = (ev.ToolCallStarted, ev.ToolCallDelta, ev.ToolCallReady)
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""One response: its words as they stand in JSON, its calls and what is kept with them."""
+"""The limit of one response: its text as JSON, its calls and their overhead."""
 PIECE_BYTES: Final = 32
 CALL_BYTES: Final = 1024
-"""What a piece of a call's arguments, and a call, take beside the words."""
+"""The overhead of a piece of a call's arguments, and of a call."""
 ARGUMENTS_NOTE: Final = "tool_arguments"
 MAX_CALLS: Final = 4096
-"""Of one turn: all that its client may come back for."""
+"""Calls per turn, all of which its client may resume."""
 
 
 class ResponseOwner(Protocol):
-    """What a response asks of the session engine."""
+    """The session engine, as a response uses it."""
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None: ...
 
@@ -96,7 +96,7 @@ class Response:
         max_bytes: int = MAX_ANSWER_BYTES,
         arguments: ArgumentRule = "note",
     ) -> None:
-        """`restart` is None where no other run may answer. `arguments`: what is done about those that do not fit."""
+        """`restart` is None if no other run may answer. `arguments`: the rule for arguments that do not fit."""
         self._max_bytes = max_bytes
         self._arguments: ArgumentRule = arguments
         self.label: Label = label
@@ -123,7 +123,7 @@ class Response:
     def _begin(self) -> None:
         self._order = EventOrder()
         self._fold = self.live.fold = Fold()
-        self._heard = 0  # what came, though the stages may hold it back
+        self._heard = 0  # characters received, including those that stages hold back
         self._whole: Reply | None = None
         self._check: ArgumentCheck | None = None
         self._misfits: list[str] = []
@@ -134,7 +134,7 @@ class Response:
 
     @property
     def run(self) -> str:
-        """The run that answers, as its record names it."""
+        """The id of the answering run in its record."""
         return self.live.tickets.sid
 
     @property
@@ -143,12 +143,12 @@ class Response:
 
     @property
     def budget(self) -> str:
-        """How little of a budget is left; empty if not needed."""
+        """A notice that a budget is nearly used up; empty if none is."""
         charge = self.live.account.charge
         return charge.notice if charge is not None else ""
 
     def reply(self) -> Reply:
-        """Everything so far, folded."""
+        """The fold of all events so far."""
         if not self.over:
             return self._fold.reply()
         if self._whole is None:
@@ -160,8 +160,8 @@ class Response:
         self.live.turn.listen(ready)
 
     def take(self) -> list[Event]:
-        """The next events of this response, if there are any; a terminal one is the last there is."""
-        if self._plain:  # deltas among deltas: nothing is to be decided
+        """The next events of this response, possibly none. A terminal event is the last."""
+        if self._plain:  # only deltas: nothing to decide
             try:
                 events = self.live.turn.take()
                 for event in events:
@@ -188,11 +188,11 @@ class Response:
         return events
 
     def _unless_again(self, events: list[Event]) -> list[Event]:
-        """The events; empty if another run answers instead or they are held back."""
+        """The events; empty if another run answers instead, or if the events are held back."""
         second = self._second_try
         again = second.judge(events)
         if again is not None:
-            self._started = self._started and ev.TurnStarted not in map(type, events)  # not shown, if it is among these
+            self._started = self._started and ev.TurnStarted not in map(type, events)  # it was not shown
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over, self.request = False, second.request
             second.start(self._started_again)
@@ -202,20 +202,20 @@ class Response:
         if second.overfull(len(events)) and not self.over:
             events = [*events, *self._too_long()]
         shown = second.hold(events)
-        if second.note:  # not the call that was demanded, but what there is
+        if second.note:  # the answer lacks the demanded call
             self._fold, self._whole = Fold(), None
             self._fold.add(shown)
         return shown
 
     @property
     def note(self) -> str:
-        """Why the answer is not what the request demands."""
+        """Why the answer does not meet the request's demand."""
         return self._second_try.note
 
     def _started_again(self, outcome: LiveTurn | Exception) -> None:
         if isinstance(outcome, Exception):
             self._failure = outcome
-            self._fold, self._whole = Fold(), None  # this is how it ends now, not what the run before said
+            self._fold, self._whole = Fold(), None  # the failure replaces the reply of the lost run
         else:
             self.live, self._failure = outcome, None
             outcome.account.answers(self.label, self.reason)
@@ -226,15 +226,15 @@ class Response:
             self._ready()
 
     def opened(self) -> None:
-        """The client has the headers, which name the model: no other one answers from now on."""
+        """The client has the headers, which name the model: no other model may answer from now on."""
         self._second_try.opened = True
 
     def shorten(self, parts: int) -> None:
-        """Every word will be said so many times: the answer may have only that part of the usual length."""
+        """Divide the length limit by `parts`, because the dialect repeats each word that many times."""
         self._max_bytes //= parts
 
     def close(self) -> None:
-        """The client has its answer, or is gone."""
+        """The client has its answer or hung up."""
         if not self.over:
             self._owner.let_go(self)
 
@@ -253,7 +253,7 @@ class Response:
             return self._failed(failure)
 
     def _too_long(self) -> list[Event]:
-        """The reader gets what there is and the reason; upstream is closed."""
+        """End the answer with an error; the client keeps the part before it, and upstream is closed."""
         limit = f"{self._max_bytes / 2**20:g} MiB"
         return self._failed(
             GatewayError(
@@ -264,7 +264,7 @@ class Response:
         )
 
     def _failed(self, failure: Exception) -> list[Event]:
-        """A failure is an event, not an exception: the response may have begun long ago."""
+        """A failure becomes an event, not an exception, because the response may have begun."""
         if self.live.cancelled is not None:
             failure = self.live.cancelled
         if not isinstance(failure, GatewayError):
@@ -281,7 +281,7 @@ class Response:
             if self.over:
                 break
             if type(event) is ev.TextDelta and not self._stages and self._order.state is OrderState.OPEN:
-                self._heard += len(event.text)  # as below, for nearly all there is
+                self._heard += len(event.text)  # fast path for most events
                 self._fold.feed(event)
                 out.append(event)
                 continue
@@ -292,7 +292,7 @@ class Response:
             if (
                 type(event) is ev.TextDelta or type(event) is ev.ReasoningDelta
             ) and self._order.state is OrderState.OPEN:
-                self._heard += len(event.text)  # legal wherever the order is open
+                self._heard += len(event.text)  # allowed while the order is open
                 last = False
             else:
                 self._order.check(event)
@@ -304,7 +304,7 @@ class Response:
                     self.adapted, self.pictures = event.adapted, event.pictures
                     if event.conversation:
                         self.live.account.upstream = event.conversation
-                    if self._started:  # by a run that was lost before it said anything
+                    if self._started:  # by a run that was lost before its first output
                         self._fold.feed(event)
                         continue
                     self._started = True
@@ -322,11 +322,11 @@ class Response:
                     out.append(shown)
                     self._end(shown, made_up=not last)
                     break
-                if type(shown) is not ev.ToolCallDelta:  # the call itself will say it whole
+                if type(shown) is not ev.ToolCallDelta:  # ToolCallReady carries the whole arguments
                     self._fold.feed(shown)
                 out.append(shown)
         if self._stages or self._second_try.must_call:
-            self._fold.add(())  # elsewhere the batches of deltas let it catch up
+            self._fold.add(())  # without stages, batches of deltas do this
         limit = self._max_bytes
         if (self._heard > limit or self._fold.weight > limit) and not self.over:
             out += self._too_long()
@@ -348,7 +348,7 @@ class Response:
                         f"The model made more than {MAX_CALLS} tool calls in one turn.",
                         hint="Start a new conversation.",
                     )
-                self._owner.issue(self.live, ticket)  # before the client can see it: no client beats the registry
+                self._owner.issue(self.live, ticket)  # before the client sees it, so it cannot return too early
             case _:
                 pass
 
@@ -374,33 +374,33 @@ class Response:
         return events
 
     def _end(self, event: Event, *, made_up: bool) -> None:
-        """`made_up`: by a stage, so that upstream has to be stopped."""
+        """`made_up`: a stage created the event, so upstream has to be stopped."""
         self.over = True
         self._plain = False
         self._owner.settle(self.live, Happening.STOPPED if made_up else _ENDS[type(event)], self.reply())
 
 
-# ---- A turn whose client hung up in the middle of an answer: the rest is read and thrown away, so that it can end or
-# park by itself, within a short grace (`disconnect_grace`) and a limit of bytes. Then it is given up. Not the graceful
+# ---- A turn whose client hung up during an answer: its remaining events are read and discarded, so that it can end or
+# park by itself. It is given up after a short grace (`disconnect_grace`) or a limit of bytes. Not the graceful
 # shutdown.
 #
-# It has a short grace, and may say little: what is near its end gets there, anything else is given up.
+# Only turns near their end finish; all others are given up.
 
 DRAINED_BYTES: Final = 512 * 1024
-"""A turn whose client hung up is closed when it says more than this, by the weight of its events."""
+"""A turn whose client hung up is closed after this weight of events."""
 
 
 class Drain:
     def __init__(self, response: Response, grace: float, given_up: Callable[[Response], None]) -> None:
-        """`given_up` is called at most once; never when the response came to its end."""
+        """`given_up` is called at most once, and never if the response ended."""
         self._response: Response | None = response
-        """None when this is over; a parked turn may still call it."""
+        """None after the end; a parked turn may still call `_go_on`."""
         self._given_up = given_up
         self._said = 0
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(grace, self._give_up)
         response.listen(self._go_on)
-        loop.call_soon(self._go_on)  # soon: for its caller the response is not over yet
+        loop.call_soon(self._go_on)  # soon: the caller still uses the response
 
     def _go_on(self) -> None:
         response = self._response
@@ -408,7 +408,7 @@ class Drain:
             return
         events = response.take()
         if not events:
-            return  # also when the turn is being closed by what is just being taken: another one may follow it
+            return  # also if `take` closed the turn: another turn may follow
         self._said += sum(map(weight, events))
         if response.over:
             self._stop()
@@ -426,14 +426,14 @@ class Drain:
         self._timer.cancel()
 
 
-# ---- Tells an answer once more, with the same call ids, when `plan` has found that a client repeats a request whose
-# answer it lost. Recognises nothing itself.
+# ---- Sends an answer again, with the same call ids, when `plan` has found that a client repeats a request whose answer
+# it lost.
 #
-# The calls keep their ids, so whichever copy of the answer the client goes on with leads to the same parked turn.
+# The calls keep their ids, so both copies of the answer lead to the same parked turn.
 
 
 def repeated_turn(answer: Message, tickets: Tickets) -> FixedTurn:
-    """The events of a paused answer, and nothing behind them."""
+    """A turn with the events of a paused answer."""
     events: list[Event] = [ev.TurnStarted()]
     for part in answer.parts:
         match part:
@@ -451,7 +451,7 @@ def repeated_turn(answer: Message, tickets: Tickets) -> FixedTurn:
 
 
 class _Repeater:
-    """The turn itself is parked and stays as it is."""
+    """The owner of a repeated answer. It does nothing, because the turn stays parked."""
 
     def settle(self, live: LiveTurn, happening: Happening, reply: Reply) -> None: ...
 

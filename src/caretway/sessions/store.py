@@ -5,9 +5,9 @@ A cache, not an archive: whatever is missing is replayed from the client's own h
 warning and never a failed request. Several processes may share the file; every write is one short transaction. It knows
 nothing of what a snapshot means. It belongs to the thread that made it.
 
-A continued conversation needs the pieces of all its earlier turns. So the turns of one conversation form a line that
-shares them: a turn adds its own pieces and sees those of the turns before it. Only a branch, continued from another
-turn than the newest, copies what it needs into a line of its own.
+A continued conversation needs the pieces of all its earlier turns, so the turns of one conversation share them in a
+line: a turn adds pieces and sees the pieces of earlier turns. A branch continues from an older turn: its pieces are
+copied into a new line.
 """
 
 import hashlib
@@ -24,12 +24,11 @@ from typing import Any, Final, Protocol
 from ..core.turn import Snapshot
 from ..storage.database import DatabaseKind, is_broken, move_aside, open_or_memory, stat_of, transaction
 
-# ---- What the session engine needs of a store of finished conversations: this gateway's own file, or one that several
-# share.
+# ---- The store of finished conversations, as the session engine uses it: the gateway's own file, or a shared store.
 
 
 class ConversationStore(Protocol):
-    """Finished conversations, by the fingerprint of their transcript."""
+    """Finished conversations by the fingerprint of their transcript."""
 
     def recall(self, key: bytes) -> Snapshot | None: ...
 
@@ -37,26 +36,26 @@ class ConversationStore(Protocol):
 
     @property
     def settled(self) -> bool:
-        """What was remembered can be recalled."""
+        """Whether all writes are done, so that remembered conversations can be recalled."""
         ...
 
     async def settle(self) -> None: ...
 
     @property
     def shared(self) -> bool:
-        """Other gateways keep conversations in it too: then `bring` comes before `recall`."""
+        """Whether other gateways use this store too. If so, call `bring` before `recall`."""
         ...
 
     async def bring(self, key: bytes) -> None:
-        """From here on it can be recalled, if any gateway has kept it."""
+        """Fetch the conversation, so that `recall` finds it if any gateway has stored it."""
         ...
 
 
 class StoredConversations(ConversationStore, Protocol):
-    """The store, for its owner, who opens and closes it."""
+    """The store as its owner uses it."""
 
     async def forget(self, conversation: str) -> int:
-        """How many snapshots of it there were."""
+        """Delete the conversation's snapshots. Returns how many there were."""
         ...
 
     async def aclose(self) -> None: ...
@@ -65,26 +64,26 @@ class StoredConversations(ConversationStore, Protocol):
 log = logging.getLogger(__name__)
 
 TOUCH_AFTER_S: Final = 60.0
-"""How old a time of use may be before it is worth a write."""
+"""A stored time of use is updated only if it is older than this."""
 MAX_TOUCHED: Final = 256
-"""How many new times of use wait for the next write."""
+"""New times of use that may wait for the next write."""
 PRUNE_WORK: Final = 4096
-"""Rows that one pruning removes at most; what is left over waits for the next write."""
+"""Rows that one pruning removes at most; the next write removes more."""
 VACUUM_PAGES: Final = 256
-"""Free pages that are given back to the disk at a time."""
+"""Free pages that one vacuum returns to the file system."""
 
 _SCHEMA: Final = (
-    # A line is a conversation and what it was continued from, turn by turn. `id` is random: a snapshot names its parent
-    # by it, also when the file was replaced in between.
+    # A line is a conversation, turn by turn. `id` is random, because a snapshot names its parent by `id`, and the file
+    # may have been replaced since.
     """CREATE TABLE conversations (
         id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, line INTEGER NOT NULL, turn INTEGER NOT NULL,
         used_at REAL NOT NULL, backend TEXT NOT NULL, state BLOB NOT NULL)""",
     "CREATE INDEX conversations_by_use ON conversations (used_at)",
     "CREATE INDEX conversations_by_line ON conversations (line, turn)",
-    # Each content once, however many conversations and names refer to it.
+    # Each content once, for any number of conversations and names.
     "CREATE TABLE blobs (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, data BLOB NOT NULL)",
-    # What a name means in a line, from a turn on. Names are the line's own: the pieces of another
-    # conversation cannot be reached by them.
+    # The blob of a name in a line, from a turn on. Names are local to a line: they cannot reach the pieces of another
+    # conversation.
     """CREATE TABLE refs (
         line INTEGER NOT NULL, name BLOB NOT NULL, turn INTEGER NOT NULL, blob INTEGER NOT NULL,
         PRIMARY KEY (line, name, turn)
@@ -93,8 +92,8 @@ _SCHEMA: Final = (
     "CREATE INDEX refs_by_turn ON refs (line, turn)",
 )
 _ADD_NAME: Final = "ALTER TABLE conversations ADD COLUMN conversation TEXT NOT NULL DEFAULT ''"
-"""Our own id of a conversation. Older gateways may share the file: they leave the column alone, so it is the same
-version."""
+"""The gateway's own id of a conversation. The schema version stays the same: older gateways that share the file ignore
+the column."""
 CONVERSATIONS: Final = DatabaseKind("conversations", (_SCHEMA,), ("conversations", "conversation", _ADD_NAME))
 
 _FIND: Final = "SELECT id, line, turn, backend, state, used_at, conversation FROM conversations WHERE key = ?"
@@ -142,10 +141,10 @@ class SqliteStore:
         self._seen = stat_of(self._path) if self._path is not None else None
         self._page_size = self._number("PRAGMA page_size")
         self.in_memory = not self._db.execute("PRAGMA database_list").fetchone()[2]
-        """Only the owner can open it."""
+        """Whether the file could not be opened."""
 
     def _follow(self) -> None:
-        """Another one that has the file open found it broken, and made a new one."""
+        """Open the new file if another process has replaced a broken one."""
         if self.in_memory or self._path is None or self._closed:
             return
         now = stat_of(self._path)
@@ -164,14 +163,14 @@ class SqliteStore:
         if now - used_at > self._max_age:
             return None  # due to be pruned
         if now - used_at > TOUCH_AFTER_S:
-            self._touched[conversation] = now  # written with the next conversation: recalling must stay cheap
+            self._touched[conversation] = now  # written with the next conversation, to keep `recall` cheap
             if len(self._touched) >= MAX_TOUCHED:
                 self._write_touched()
         fetch = partial(self._fetch, line, turn)
         return Snapshot(backend, state, fetch=fetch, parent=conversation.to_bytes(8, "big"), conversation=name)
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
-        """Keep the snapshot, with its own pieces and all those of the conversation it was continued from."""
+        """Store the snapshot with its own pieces and the pieces of its parent."""
         self.remember_all([(key, snapshot)])
 
     def take_touched(self) -> dict[int, float]:
@@ -181,7 +180,7 @@ class SqliteStore:
     def remember_all(
         self, conversations: Sequence[tuple[bytes, Snapshot]], touched: Mapping[int, float] | None = None
     ) -> None:
-        """Remember several in one transaction, with the times of use of others."""
+        """Store several conversations and the times of use of others in one transaction."""
         self._follow()
         self._touched |= touched or {}
         kept = [(key, snapshot) for key, snapshot in conversations if self._fits(snapshot)]
@@ -196,7 +195,7 @@ class SqliteStore:
         return fits
 
     def forget(self, name: str) -> int:
-        """All snapshots of a conversation, by our own id of it; how many there were."""
+        """Delete all snapshots of a conversation by the gateway's own id. Returns how many there were."""
         self._follow()
         found: list[int] = []
 
@@ -210,8 +209,8 @@ class SqliteStore:
         return len(found)
 
     def pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
-        """Everything that a conversation needs, by the `parent` that a recalled snapshot has; None when it is gone, or
-        larger than that."""
+        """All pieces of a conversation, by the `parent` of a recalled snapshot. None if the conversation is gone or its
+        pieces exceed `max_bytes`."""
         self._follow()
         query = "SELECT line, turn FROM conversations WHERE id = ?"
         found = self._row("look a conversation up", query, (int.from_bytes(parent, "big"),))
@@ -263,14 +262,14 @@ class SqliteStore:
         self._prune(keep=newest)
 
     def _keep(self, key: bytes, snapshot: Snapshot) -> int | None:
-        """The row of the conversation; None when it cannot be kept."""
+        """Store a conversation. Returns its row, or None if its parent is gone."""
         conversation = secrets.randbits(62) + 1
         line, turn = conversation, 0
         if snapshot.parent is not None:
             place = self._after(snapshot.parent, conversation)
             if place is None:
-                # Forgotten while the turn ran. Without its pieces the new one has holes: better sent again from the
-                # client's history at once than after a request of Cursor has failed.
+                # The parent was pruned during the turn. Without its pieces a continuation would fail at Cursor: the
+                # client's history is sent again instead.
                 return None
             line, turn = place
         if snapshot.blobs:
@@ -279,11 +278,11 @@ class SqliteStore:
         row = (conversation, key, line, turn, self._clock(), snapshot.backend, snapshot.state, snapshot.conversation)
         self._db.execute(_INSERT, row)
         if replaced is not None:
-            self._trim(replaced[0])  # last: what both of them hold is not written anew
+            self._trim(replaced[0])  # last: pieces that both rows share are not written again
         return conversation
 
     def _after(self, parent: bytes, conversation: int) -> tuple[int, int] | None:
-        """(line, turn) of a conversation that follows this parent; None when the parent is gone."""
+        """(line, turn) for a conversation that continues this parent; None if the parent is gone."""
         query = "SELECT line, turn FROM conversations WHERE id = ?"
         found = self._db.execute(query, (int.from_bytes(parent, "big"),)).fetchone()
         if found is None:
@@ -295,19 +294,20 @@ class SqliteStore:
         return conversation, turn + 1
 
     def _refer(self, line: int, turn: int, blobs: Mapping[bytes, bytes]) -> None:
-        """Keep the pieces that are new. By our own digests: the names are upstream's and only said to be digests."""
+        """Store the new pieces by their SHA-256, because upstream's names are not verified digests."""
         pieces = [(name, hashlib.sha256(data).digest(), data) for name, data in blobs.items()]
         self._db.executemany(_KEEP, [(digest, data) for _, digest, data in pieces])
         self._db.executemany(_REFER, [(line, name, turn, digest) for name, digest, _ in pieces])
 
     def _drop(self, conversation: int) -> int:
-        """Forget a conversation. The number of rows that it took."""
+        """Delete a conversation. Returns the number of deleted rows."""
         line = self._db.execute("SELECT line FROM conversations WHERE id = ?", (conversation,)).fetchone()[0]
         self._db.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
         return 1 + self._trim(line)
 
     def _trim(self, line: int) -> int:
-        """Let go of the pieces beyond the newest turn of a line: those before it are needed by that turn."""
+        """Delete the pieces after the newest turn of a line; that turn needs the pieces before it. Returns their
+        number."""
         newest = self._db.execute(_NEWEST_TURN, (line,)).fetchone()[0]
         beyond = (line, -1 if newest is None else newest)
         blobs = self._db.execute("SELECT blob FROM refs WHERE line = ? AND turn > ?", beyond).fetchall()
@@ -317,7 +317,7 @@ class SqliteStore:
         return len(blobs)
 
     def _prune(self, *, keep: int) -> None:
-        """Oldest first, until age and size are within their limits or enough was done for one time."""
+        """Delete the oldest conversations until age and size are within their limits, or PRUNE_WORK rows are deleted."""
         too_old = self._clock() - self._max_age
         work = 0
         while work < PRUNE_WORK:
@@ -327,7 +327,7 @@ class SqliteStore:
             work += self._drop(row[0])
 
     def _used_bytes(self) -> int:
-        """What the file holds, free pages not counted. SQLite keeps both numbers in its header: no scan."""
+        """The size of the file without free pages. Both numbers are in SQLite's header: no scan."""
         return (self._number("PRAGMA page_count") - self._number("PRAGMA freelist_count")) * self._page_size
 
     def _touch(self) -> None:
@@ -339,20 +339,20 @@ class SqliteStore:
 
     def _write_touched(self) -> None:
         self._write("note the use of conversations", self._touch)
-        self._touched.clear()  # also when it could not be written: it is a hint
+        self._touched.clear()  # also after a failed write: a time of use is a hint
 
     def _vacuum(self) -> None:
-        """Give pages back to the disk, a few at a time, when there are many that the next writes will not need."""
+        """Return some free pages to the file system if there are more than the next writes need."""
         try:
             free = self._number("PRAGMA freelist_count")
             if free > max(VACUUM_PAGES, self._number("PRAGMA page_count") // 4):
-                # As a script, because it yields a row without columns for each page and `execute` stops at the first.
+                # As a script, because the pragma yields a row for each page and `execute` stops at the first.
                 self._db.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
         except sqlite3.Error as error:
             self._trouble("give space back", error)
 
     def _write(self, what: str, work: Callable[[], None]) -> None:
-        """All of `work` or nothing of it. What goes wrong with the file is not the request's business."""
+        """Run `work` in one transaction. An error of the file is logged and does not fail the request."""
         try:
             with transaction(self._db):
                 work()
@@ -367,9 +367,9 @@ class SqliteStore:
         if is_broken(error):
             self._db.close()
             if self._path is not None:
-                with suppress(sqlite3.Error):  # then it cannot be opened either, and the store goes on in memory
+                with suppress(sqlite3.Error):  # if this fails, `_open` fails too and uses memory
                     move_aside(self._path, self._seen, error)
             self._open()
-        elif not self._warned:  # one line for each time of trouble, not for each request
+        elif not self._warned:  # one line per outage, not per request
             self._warned = True
             log.warning("the conversation store could not %s: %s", what, error)

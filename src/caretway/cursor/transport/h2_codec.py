@@ -1,10 +1,10 @@
 """HTTP/2 as a client, sans I/O: checks frames by RFC 9113 (frame size, flow-control windows, CONTINUATION flood,
 content-length, push), answers PING and SETTINGS, and counts the windows of both directions.
 
-In: bytes in any chunking, and what the connection wants to say. Out: `Heard` values in order, and `data_to_send`.
-Remembered: the windows, which half of each stream is closed, the peer's settings and HPACK table, the unfinished frame.
-Written for one thing, a DATA frame on an open stream at the price of a few comparisons; every other frame is rare. A
-frame that breaks the RFC raises `Http2Broken`, with the GOAWAY that says so ready to be sent.
+Input: bytes in any chunking, and the connection's commands. Output: `Heard` values in order, and `data_to_send`. State:
+the windows, the closed halves of each stream, the peer's settings and HPACK table, the unfinished frame. Optimised for
+a DATA frame on an open stream, which costs a few comparisons; every other frame is rare. A frame that breaks the RFC
+raises `Http2Broken`; the matching GOAWAY is then ready to be sent.
 """
 
 import struct
@@ -52,13 +52,13 @@ from .h2_frames import (
 
 MAX_STREAMS: Final = 2**31 - 1
 MAX_CONTINUATIONS: Final = 64
-"""Frames that one block of fields may go on for. Its bytes are bounded too, but a frame may be empty."""
+"""CONTINUATION frames per block of fields. Its bytes are bounded too, but a frame may be empty."""
 
 _unpack_head = HEAD.unpack_from
 
 
 class _Halves:
-    """A stream as the protocol sees it."""
+    """The protocol state of one stream."""
 
     __slots__ = ("expected", "headed", "our_end", "receive_window", "received", "send_window")
 
@@ -67,7 +67,7 @@ class _Halves:
         self.receive_window = receive_window
         self.headed = False
         self.expected: int | None = None
-        """What `content-length` promised."""
+        """The value of `content-length`."""
         self.received = 0
         self.our_end = False
 
@@ -94,9 +94,9 @@ class H2Codec:
     def __init__(self, stream_window_bytes: int, connection_window_bytes: int) -> None:
         self.max_concurrent_streams = MAX_STREAMS
         self.max_frame_bytes = FRAME_BYTES
-        """What the peer takes in one frame."""
+        """The peer's maximum frame size."""
         self.last_stream_id = 0
-        """Our newest stream; 0: none yet."""
+        """The newest stream's id; 0 before the first stream."""
         self._first_send_window = FIRST_WINDOW
         self._first_receive_window = stream_window_bytes
         self._send_window = FIRST_WINDOW
@@ -104,7 +104,7 @@ class H2Codec:
         self._streams: dict[int, _Halves] = {}
         self._rest = b""
         self._block: tuple[int, int, bytearray] | None = None  # an unfinished block of fields: stream, flags, bytes
-        self._continued = 0  # by so many frames so far
+        self._continued = 0  # CONTINUATION frames of `_block` so far
         self._fields = FieldReader()
         self.outgoing: list[bytes] = []
         """Frames that are to be sent; `data_to_send` takes them."""
@@ -121,7 +121,7 @@ class H2Codec:
             FrameType.CONTINUATION: self._take_continuation,
         }
 
-    # -- saying -------------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def data_to_send(self) -> bytes:
         out = self.outgoing
@@ -137,7 +137,7 @@ class H2Codec:
             self.outgoing.append(window_update(0, self._receive_window - FIRST_WINDOW))
 
     def open(self, block: bytes, *, end: bool) -> int:
-        """Begin a request whose fields are spelled already; the number of its stream."""
+        """Begin a request with encoded header fields. Returns the stream's id."""
         self.last_stream_id = stream_id = self.last_stream_id + 2 if self.last_stream_id else 1
         halves = self._streams[stream_id] = _Halves(self._first_send_window, self._first_receive_window)
         halves.our_end = end
@@ -147,12 +147,12 @@ class H2Codec:
         return stream_id
 
     def room(self, stream_id: int) -> int:
-        """How many bytes of this stream may leave now, in one frame."""
+        """How many bytes this stream may send now in one frame."""
         halves = self._streams.get(stream_id)
         return min(halves.send_window, self._send_window, self.max_frame_bytes) if halves is not None else 0
 
     def send(self, stream_id: int, data: bytes, *, end: bool) -> None:
-        """One DATA frame; at most `room` bytes."""
+        """Send one DATA frame of at most `room` bytes."""
         halves, size = self._streams[stream_id], len(data)
         halves.send_window -= size
         self._send_window -= size
@@ -160,7 +160,7 @@ class H2Codec:
         halves.our_end |= end
 
     def finish(self, stream_id: int) -> None:
-        """End our half after the peer has ended its own: the stream is gone then."""
+        """End our half of a stream after the peer has ended its half. The stream is then forgotten."""
         halves = self._streams.pop(stream_id, None)
         if halves is not None and not halves.our_end:
             self.outgoing.append(frame(FrameType.DATA, END_STREAM, stream_id))
@@ -170,7 +170,7 @@ class H2Codec:
             self.outgoing.append(frame(FrameType.RST_STREAM, 0, stream_id, Code.CANCEL.to_bytes(4, "big")))
 
     def take_more(self, size: int, stream_id: int = 0) -> None:
-        """Open a receive window again by what was received through it."""
+        """Reopen a receive window by `size` received bytes."""
         if stream_id:
             self._streams[stream_id].receive_window += size
         else:
@@ -183,11 +183,12 @@ class H2Codec:
     def say_goodbye(self, code: Code = Code.NO_ERROR) -> None:
         self.outgoing.append(frame(FrameType.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
 
-    # -- hearing ------------------------------------------------------------------------------------------------------
+    # -- receiving
+    # ------------------------------------------------------------------------------------------------------
 
     def piece(self, data: bytes) -> tuple[int, bytes] | None:
-        """(stream, its bytes) when a read is one whole DATA frame in the middle of a stream and nothing else, as nearly
-        all are; otherwise `receive` handles them."""
+        """(stream, its bytes) if a read is exactly one DATA frame in the middle of a stream, as nearly all reads are.
+        None if `receive` must handle the read."""
         size = len(data) - HEAD_BYTES
         if size <= 0 or self._rest or self._block is not None:
             return None
@@ -229,7 +230,7 @@ class H2Codec:
                     and halves.headed
                     and self._block is None
                 ):
-                    # What nearly every frame is: DATA in the middle of a stream.
+                    # Nearly every frame is DATA in the middle of a stream.
                     halves.receive_window -= length
                     self._receive_window -= length
                     halves.received += length
@@ -249,11 +250,11 @@ class H2Codec:
     def _take(self, kind: int, flags: int, stream_id: int, payload: bytes, heard: list[Heard]) -> None:
         if self._block is not None and (kind != FrameType.CONTINUATION or stream_id != self._block[0]):
             raise Http2Broken(Code.PROTOCOL_ERROR, f"a frame of type {kind} inside a block of header fields")
-        if kind in self._takers:  # unknown ones are to be ignored
+        if kind in self._takers:  # unknown frame types are ignored
             self._takers[kind](stream_id, flags, payload, heard)
 
     def _must_be_over(self, stream_id: int, what: str) -> None:
-        """A stream that is not there. One that never was is the peer's mistake."""
+        """Accept a frame for a stream that has ended. Raises `Http2Broken` if the stream never existed."""
         if not stream_id & 1 or stream_id > self.last_stream_id:
             raise Http2Broken(Code.PROTOCOL_ERROR, f"{what} on stream {stream_id}, which was never opened")
 
@@ -266,7 +267,7 @@ class H2Codec:
         if self._receive_window < 0:
             raise Http2Broken(Code.FLOW_CONTROL_ERROR, "more DATA than was allowed")
         if halves is None:
-            heard.append(DataReceived(stream_id, b"", size))  # nobody's bytes; the connection's window has to know
+            heard.append(DataReceived(stream_id, b"", size))  # no stream, but they count in the connection's window
             return
         if not halves.headed:
             raise Http2Broken(Code.PROTOCOL_ERROR, "DATA before HEADERS")
@@ -336,7 +337,7 @@ class H2Codec:
         halves.expected = fields.length
         heard.append(HeadReceived(stream_id, status, fields.headers))
         if flags & END_STREAM:
-            halves.expected = None  # of an answer without a body, such as 304, it says something else
+            halves.expected = None  # an answer without a body, such as 304, may have any length here
             self._ended(stream_id, halves, heard)
 
     def _take_reset(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
@@ -350,7 +351,7 @@ class H2Codec:
     def _take_settings(self, stream_id: int, flags: int, payload: bytes, heard: list[Heard]) -> None:
         theirs = read_settings(stream_id, flags, payload)
         if theirs is None:
-            return  # they have seen ours
+            return  # the peer acknowledged our settings
         for name, value in theirs:
             if name == H2Setting.INITIAL_WINDOW_SIZE:
                 self._resize_windows(value)
@@ -363,7 +364,7 @@ class H2Codec:
 
     def _resize_windows(self, first: int) -> None:
         for halves in self._streams.values():
-            halves.send_window += first - self._first_send_window  # may be below zero for a while
+            halves.send_window += first - self._first_send_window  # may become negative
             if halves.send_window > MAX_WINDOW:
                 raise Http2Broken(Code.FLOW_CONTROL_ERROR, f"a window of {halves.send_window} bytes by SETTINGS")
         self._first_send_window = first

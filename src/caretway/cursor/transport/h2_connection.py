@@ -1,10 +1,9 @@
-"""One HTTP/2 connection with many streams: writes what they send, fairly and in batches, opens receive windows again
-(backpressure for each stream), bounds what waits to be sent, keeps a failing stream from the others, reads small
-pieces together, drains and closes.
+"""One HTTP/2 connection with many streams: schedules their writes fairly and in batches, applies backpressure to each
+stream, isolates a failing stream, coalesces small reads, drains and closes.
 
-Bytes that arrive are handed to their streams inside the very callback that read them, once per stream and read; what
-the streams say meanwhile leaves in one write at its end. Each stream has its own bounded outbox and its own receive
-window, so a slow reader and a slow peer stop one stream and nobody else. Refuses to know what the streams carry.
+The callback that reads bytes delivers them, once per stream and read; data that streams send meanwhile leaves in one
+write at the end of the callback. Each stream has its own bounded outbox and receive window, so a slow reader or a slow
+peer stops only one stream. The content of the streams is opaque here.
 """
 
 import asyncio
@@ -25,20 +24,20 @@ from .ports import StreamSink, TransportLimits
 log = logging.getLogger(__name__)
 
 ACKNOWLEDGE_AT: Final = 4
-"""A receive window is opened again when one part in this many of it is used up."""
+"""A receive window is reopened when this fraction (1/N) of it is used up."""
 _PIECES: Final = frozenset({DataReceived})
 _stream_id: Final = attrgetter("stream_id")
 SMALL_READ_BYTES: Final = 8 * 1024
-"""More than this at a time is worth a read of its own."""
+"""A read larger than this is not delayed to be coalesced."""
 WRITE_BATCH_BYTES: Final = 256 * 1024
-"""How much is framed before the transport is asked whether it can take more."""
+"""Bytes to frame before checking whether the transport is blocked."""
 CONTROL_BACKLOG_BYTES: Final = 4 * 1024 * 1024
-"""A peer that makes us answer (PINGs, SETTINGS) and does not read the answers is cut off at this size."""
+"""A peer that provokes answers (PINGs, SETTINGS) and does not read them is cut off at this backlog."""
 _TYPE_AT: Final = 3
 
 
 class NotHttp2(GatewayError):
-    """The peer is there and does not speak HTTP/2."""
+    """The peer answers, but does not speak HTTP/2."""
 
 
 def speaks_http2(first_bytes: bytes | bytearray) -> bool | None:
@@ -47,8 +46,8 @@ def speaks_http2(first_bytes: bytes | bytearray) -> bool | None:
 
 
 class H2Writer:
-    """What a connection writes next: streams take turns frame by frame (fairness). A stream whose window is shut waits
-    for the update that opens it; when the socket takes no more, all wait: what they say stays in their outboxes. Many
+    """Schedules the writes of a connection: streams take turns frame by frame (fairness). A stream with a shut window
+    waits for the update that opens it; a full socket stops all streams, and their data stays in their outboxes. Many
     messages leave in one write, at the end of the read that caused them or in the next round of the loop."""
 
     __slots__ = (
@@ -75,17 +74,17 @@ class H2Writer:
         self._not_read = not_read
         self.transport: asyncio.Transport | None = None
         self.sendable: dict[int, H2Stream] = {}
-        """In turn: each sends one frame and goes to the back."""
+        """Streams with data to send, in turn: each sends one frame and goes to the back."""
         self.reading = False
         """A read is being processed; its end flushes."""
         self.blocked = False
-        """The transport takes no more for now."""
-        self._stuck = False  # a stream found its window shut and is not among them
+        """The transport's buffer is full."""
+        self._stuck = False  # a stream found its window shut and left `sendable`
         self._due = False
         self._over = False
 
     def again(self, streams: Mapping[int, H2Stream]) -> None:
-        """Windows may have been opened."""
+        """Schedule the waiting streams again, because windows may have been opened."""
         if self._stuck:
             self._stuck = False
             self.sendable.update((each.id, each) for each in streams.values() if each.outbox.size)
@@ -117,7 +116,7 @@ class H2Writer:
             self.write()
 
     def write(self) -> None:
-        """What is framed, in one piece."""
+        """Write all framed bytes at once."""
         data = self._framing.data_to_send()
         if not data or self._over or self.transport is None:
             return
@@ -126,7 +125,7 @@ class H2Writer:
             self._not_read()
 
     def stop(self) -> None:
-        """Send nothing any more."""
+        """Drop the queue and send nothing any more."""
         self._over = True
         self.sendable.clear()
 
@@ -156,7 +155,7 @@ class H2Connection(asyncio.Protocol):
     )
 
     def __init__(self, limits: TransportLimits, host: str, on_change: Callable[["H2Connection"], None]) -> None:
-        """`on_change` is called when a place became free and when the connection is gone."""
+        """`on_change` is called when a stream's place became free and when the connection is lost."""
         self._limits = limits
         self._host = host
         self._on_change = on_change
@@ -166,11 +165,11 @@ class H2Connection(asyncio.Protocol):
         self._acknowledge_at = limits.connection_window_bytes // ACKNOWLEDGE_AT
         self._gather_s = limits.gather_s
         self._transport: asyncio.Transport | None = None
-        self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until we know what they are
+        self._greeting: bytearray | None = bytearray()  # the peer's first bytes, until its protocol is known
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._draining = False
-        self._places = 0  # for streams; none before the peer's settings are known
+        self._places = 0  # for streams; 0 before the peer's settings are known
         self._cause: GatewayError | None = None  # set once, when the connection has failed or was shut
         self._streams: dict[int, H2Stream] = {}
         self._unread = 0
@@ -183,23 +182,24 @@ class H2Connection(asyncio.Protocol):
 
     @property
     def room(self) -> int:
-        """How many more streams may be opened now, if it is more than 0; none on a connection that is in doubt."""
+        """How many more streams may be opened now; 0 or less: none. A connection in doubt has no room."""
         if self._draining or self.alone or self._life.in_doubt:
             return 0
         return self._places - len(self._streams)
 
     @property
     def usable(self) -> bool:
-        """New streams may be opened: the peer does not leave, and nobody has shut or lost it."""
+        """Whether the connection accepts new streams: it is neither draining, shut nor lost."""
         return not self._draining
 
     @property
     def fresh(self) -> bool:
-        """No request has gone out yet, so it cannot be a kept connection that the peer gave up meanwhile."""
+        """Whether no request has gone out yet, so the peer cannot have dropped it as an idle connection."""
         return self._framing.last_stream_id == 0
 
     def open(self, block: bytes, sink: StreamSink, body: bytes | None = None) -> H2Stream:
-        """Start a request, when there is `room` or it is alone; `block`: its fields. `queue` adds a missing `body`."""
+        """Start a request. Needs `room`, or a connection of its own. `block`: header fields. `queue` adds a missing
+        `body`."""
         stream_id = self._framing.open(block, end=body == b"")
         stream = self._streams[stream_id] = H2Stream(self, stream_id, sink, complete=body is not None)
         if body:
@@ -211,7 +211,7 @@ class H2Connection(asyncio.Protocol):
         return stream
 
     def shut(self, cause: GatewayError) -> None:
-        """Say goodbye and close; streams that are still open hear `cause`."""
+        """Send GOAWAY and close; streams that are still open end with `cause`."""
         if self._cause is None and self._transport is not None:
             self._framing.say_goodbye()
             self._out.write()
@@ -300,9 +300,8 @@ class H2Connection(asyncio.Protocol):
             self._look_away()
 
     def _look_away(self) -> None:
-        """Several runs speak, in many small reads: wait a moment and read what they said together. Being woken costs
-        more than passing a delta on, and nobody sees milliseconds between words. A run that is alone never waits, and
-        none does whose answer begins or ends in this read."""
+        """Pause reading for a moment to coalesce the small reads of several runs: a wake-up costs more CPU than a
+        delta. A run that is alone never waits, and no run waits for the beginning or end of its answer."""
         if self._transport is not None:
             self._transport.pause_reading()
             self._loop.call_later(self._gather_s, self._look_again)
@@ -332,19 +331,19 @@ class H2Connection(asyncio.Protocol):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _take(self, heard: list[Heard]) -> bool:
-        """All of one read. True when it brought pieces of several streams and nothing else."""
+        """Process one read. True if it had pieces of several streams and nothing else."""
         if not _PIECES.issuperset(map(type, heard)):
             self._dispatch(heard)
             return False
         if len(set(map(_stream_id, heard))) < len(heard):
-            self._dispatch(heard)  # it gathers what belongs together
+            self._dispatch(heard)  # joins the pieces of each stream
         else:
             for piece in cast(list[DataReceived], heard):
                 self._take_piece(piece.stream_id, piece.data, piece.size)
         return len(heard) > 1
 
     def _take_piece(self, stream_id: int, data: bytes, size: int) -> None:
-        """All that a read brought for this stream, and it goes on. `size` counts against the windows."""
+        """Deliver a stream's bytes of one read; the stream goes on. `size` counts against the windows."""
         self._unread += size
         if self._unread >= self._acknowledge_at:
             self._acknowledge()
@@ -365,10 +364,10 @@ class H2Connection(asyncio.Protocol):
         self._unread = 0
 
     def _dispatch(self, heard: list[Heard]) -> None:
-        """All of one read. A stream's bytes are gathered and told once, before its end."""
+        """Process one read. A stream's bytes are joined and delivered once, before its end."""
         news = gather(heard, self._streams, self._host)
         self._unread += news.size
-        self._draining = self._draining or news.leaving  # first: nobody who is told something may open a stream here
+        self._draining = self._draining or news.leaving  # first: a sink that is called must not open a stream here
         for stream, head in news.heads:
             self._tell_head(stream, head)
         for stream in news.opened:
@@ -432,7 +431,7 @@ class H2Connection(asyncio.Protocol):
         self._out.soon()
 
     def proven(self) -> None:
-        """The connection was in doubt and its peer has answered."""
+        """The peer of a connection in doubt has answered."""
         self._on_change(self)
 
     def unheard(self, waited_s: float) -> None:
@@ -478,7 +477,7 @@ class H2Connection(asyncio.Protocol):
             self._end_all(cause)
 
     def _break(self, broken: Http2Broken) -> None:
-        """The stream whose frame it was hears of it; for the others the connection was cut, as by anything else."""
+        """The stream that caused the error ends with it; the other streams see a cut connection."""
         mistake = broke_protocol(what := f"{self._host} broke HTTP/2: {broken}")
         culprit = self._streams.pop(broken.stream_id, None)
         self._fail(cut(what) if self.ready.done() else mistake)
@@ -493,7 +492,7 @@ class H2Connection(asyncio.Protocol):
         self._life.stop()
         if not self.ready.done():
             self.ready.set_exception(cause)
-            self.ready.exception()  # seen: nobody may be waiting any more
+            self.ready.exception()  # marks it as retrieved: there may be no waiter
         streams = list(self._streams.values())
         self._streams.clear()
         self._out.stop()

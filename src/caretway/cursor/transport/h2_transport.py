@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from .http1_transport import Http1Transport
 
 Attempt = asyncio.Task[GatewayError | None]
-"""To connect; its result is what went wrong."""
+"""An attempt to connect; its result is the error or None."""
 
 MAX_DIALS: Final = 4
-"""How many attempts there are at a time."""
+"""Parallel attempts to connect."""
 MAX_HEADS: Final = 16
-"""Heads of runs that are remembered as they were spelled: one for each token and set of allowed tools in use."""
+"""Cached encoded heads of runs: one for each token and set of allowed tools in use."""
 
 
 class H2Transport:
@@ -43,7 +43,7 @@ class H2Transport:
         self._dial = dial
         self._limits = limits
         self._connections: list[H2Connection] = []
-        self._attempts: dict[Attempt, float] = {}  # and when each began, the oldest first
+        self._attempts: dict[Attempt, float] = {}  # attempt -> start time, the oldest first
         self._dialling_alone = 0
         self._waiting: list[asyncio.Future[None]] = []
         self._heads: dict[tuple[tuple[str, str], ...], bytes] = {}
@@ -61,7 +61,7 @@ class H2Transport:
         return self._run(connection, block, handler)
 
     def open_run_now(self, run: NewRun, handler: RunHandler) -> "H2Run | None":
-        connection = None if self._waiting else self._with_room()  # who waits for a place comes first
+        connection = None if self._waiting else self._with_room()  # waiters come first
         if connection is None:
             return None
         return self._run(connection, self._run_head(run.headers) + field_block(run_ids(run.id, run.original)), handler)
@@ -73,7 +73,7 @@ class H2Transport:
         return run
 
     def _run_head(self, headers: Mapping[str, str]) -> bytes:
-        """What the heads of many runs have in common, checked and spelled once."""
+        """The common header fields of runs, checked and encoded once."""
         key = tuple(headers.items())
         known = self._heads
         if key not in known:
@@ -133,10 +133,10 @@ class H2Transport:
                 return await answer.response
             except asyncio.CancelledError:
                 if not answer.heard:
-                    stream.doubt()  # its time was up, mostly
+                    stream.doubt()  # mostly because of a timeout
                 raise
             except GatewayError as error:
-                # A kept connection that the peer had given up shows it only now: that is worth one more try.
+                # An idle connection that the peer has dropped fails only now: try once more.
                 given_up = kept and error.kind is ErrorKind.UPSTREAM_DOWN and not answer.heard
                 if last or not (given_up or isinstance(error, Unprocessed)):
                     raise
@@ -147,7 +147,7 @@ class H2Transport:
     # -- the pool -----------------------------------------------------------------------------------------------------
 
     async def _acquire(self) -> H2Connection:
-        """A connection with room. The caller opens its stream before it awaits anything."""
+        """A connection with room. The caller must open its stream before it awaits."""
         until = asyncio.get_running_loop().time() + self._limits.slot_timeout_s
         while (connection := self._with_room()) is None:
             if self._attempts or self._may_connect:
@@ -157,7 +157,7 @@ class H2Transport:
         return connection
 
     async def _acquire_alone(self) -> H2Connection:
-        """A new connection that is nobody else's. When there may be no more of them, one that can be shared."""
+        """A new connection for one run; a shared connection if the limit of connections is reached."""
         if self._closed:
             raise stopping()
         if not self._may_connect:
@@ -187,8 +187,8 @@ class H2Transport:
         return None
 
     async def _connect(self) -> None:
-        """Until a connection has room, or the attempt fails that was the newest when we came. Attempts outlive a waiter
-        that is cancelled."""
+        """Wait until a connection has room, or until the attempt that was the newest at the call fails. Attempts
+        outlive a cancelled waiter."""
         now = asyncio.get_running_loop().time
         mine = newest = self._young_attempt(now())
         while not mine.done():
@@ -205,7 +205,7 @@ class H2Transport:
             raise replace(error) from error
 
     def _young_attempt(self, now: float) -> Attempt:
-        """The newest attempt if it may still succeed soon; otherwise a new one beside it."""
+        """The newest attempt if it is young or no other is allowed; otherwise a new parallel attempt."""
         newest = next(reversed(self._attempts), None)
         if newest is not None:
             old = now - self._attempts[newest] >= self._limits.dial_again_s
@@ -221,11 +221,12 @@ class H2Transport:
         except GatewayError as error:
             return error
         finally:
-            self._attempts.pop(cast(Attempt, asyncio.current_task()))  # at once: nobody is to join what is over
+            self._attempts.pop(cast(Attempt, asyncio.current_task()))  # at once: a new waiter must not join it
         return None
 
     async def _open_connection(self) -> H2Connection:
-        """A new one in the pool, greeted by its peer. The caller takes it before it awaits anything."""
+        """Open a connection, wait for the peer's settings and add it to the pool. The caller must use it before it
+        awaits."""
         limits, host = self._limits, self._dial.origin.shown
         connection = None
         try:
@@ -258,7 +259,7 @@ class H2Transport:
             ) from passed
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._wake(1)  # the place was ours and we cannot use it
+                self._wake(1)  # pass the unused place on
             raise
         finally:
             self._waiting.remove(place)
@@ -271,7 +272,7 @@ class H2Transport:
             self._wake(connection.room)
 
     def _wake(self, count: int) -> None:
-        for place in self._waiting:  # each takes itself out when it has had its turn: until then nobody overtakes it
+        for place in self._waiting:  # each waiter removes itself after its turn, so none is overtaken
             if count <= 0:
                 return
             if not place.done():
@@ -309,23 +310,23 @@ class H2Run(RunReader):
         self.stream.close()
 
 
-# ---- HTTP/2 or HTTP/1.1: chosen once by ALPN, or without TLS by the peer's first bytes (SETTINGS), and remembered. A
-# peer that is down decides nothing. `open_transport` builds the transport for a base URL.
+# ---- Chooses HTTP/2 or HTTP/1.1 once and remembers the choice. A peer that is down does not decide it.
+# `open_transport` builds the transport for a base URL.
 #
-# Over TLS the handshake tells (ALPN). In the clear the peer's first bytes do: an HTTP/2 server begins with SETTINGS.
-# When something on the way speaks HTTP/2 to us and HTTP/1.1 to Cursor, a run is answered 464: then it is HTTP/1.1, too.
+# With TLS, ALPN decides; without TLS, the peer's first bytes: an HTTP/2 server begins with SETTINGS. If a proxy speaks
+# HTTP/2 to the gateway and HTTP/1.1 to Cursor, a run is answered with 464: then HTTP/1.1 is chosen, too.
 
 Mode = Literal["auto", "h2", "http1"]
 T = TypeVar("T")
 
 ALPN: Final[Mapping[Mode, tuple[str, ...]]] = {"auto": ALPN_BOTH, "h2": (ALPN_H2,), "http1": (ALPN_HTTP1,)}
-"""What a dial for each mode has to offer."""
+"""The ALPN protocols that each mode offers."""
 
 
 class AutoTransport:
     def __init__(self, dial: Dial, mode: Mode = "auto", *, limits: TransportLimits = DEFAULT_LIMITS) -> None:
         self.name: str = mode
-        """`auto` until the peer has been asked, then `h2` or `http1`."""
+        """`auto` until the peer has answered, then `h2` or `http1`."""
         self._h2: Final = H2Transport(dial, limits=limits)
         self._dial, self._limits = dial, limits
         if mode == "auto":
@@ -336,7 +337,7 @@ class AutoTransport:
 
     @cached_property
     def _http1(self) -> "Http1Transport":
-        """Import HTTP/1.1 on first use: few need it."""
+        """The HTTP/1.1 transport, imported on first use."""
         from .http1_transport import Http1Transport
 
         return Http1Transport(self._dial, limits=self._limits)
@@ -374,7 +375,7 @@ class AutoTransport:
             answer = await ask(self._http1)
         except GatewayError as error:
             if error.kind is ErrorKind.UPSTREAM_DOWN:
-                raise  # a peer that is gone has told us nothing about itself
+                raise  # a lost peer does not decide the protocol
             self._choose(self._http1)
             raise
         self._choose(self._http1)
@@ -384,7 +385,7 @@ class AutoTransport:
         self._chosen, self.name = carrier, carrier.name
 
     def _downgraded(self, error: NeedsHttp1) -> GatewayError:
-        """From now on it is HTTP/1.1, and the run is worth another attempt."""
+        """Choose HTTP/1.1 and make the error repeatable, so that the run is tried again."""
         self._choose(self._http1)
         return replace(error, kind=ErrorKind.UPSTREAM_DOWN)
 
@@ -392,5 +393,5 @@ class AutoTransport:
 def open_transport(
     base_url: str, dialler: Dialler | None = None, *, mode: Mode = "auto", limits: TransportLimits = DEFAULT_LIMITS
 ) -> AutoTransport:
-    """The transport for a base URL, with a dial that offers what the mode can speak. Connects when first used."""
+    """The transport for a base URL. Its dial offers the mode's protocols; it connects on first use."""
     return AutoTransport((dialler or Dialler()).dial(base_url, alpn=ALPN[mode]), mode, limits=limits)

@@ -1,11 +1,11 @@
-"""Events -> the events of a Messages stream (content blocks one after the other, `ping` as keep-alive, stop reasons,
-usage in `message_delta`), and a folded Reply -> one message. Thinking is shown to clients that asked for it; its
-signature stays empty.
+"""Encodes events as a Messages stream (sequential content blocks, `ping` as keep-alive, stop reasons, usage in
+`message_delta`), and a folded Reply as one message. Thinking is shown to clients that requested it; its signature stays
+empty.
 
-In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the queue of content blocks, usage and
-notes until the end. In this API blocks come strictly one after the other, while upstream may write two calls at once:
-the first block of the queue is live, and the later ones wait until it is closed. What never changes within a block is
-rendered once, so a text delta is prefix + JSON string + suffix. Does not know the clock: ids and times are arguments.
+In: the events of one response. Out: SSE bytes, one piece per batch. State: the queue of content blocks, usage and notes
+until the end. This API sends blocks strictly one after the other, while upstream may write two calls at once: the first
+block of the queue is live, and later blocks wait until it is closed. The constant parts of a block are rendered once,
+so a text delta is prefix + JSON string + suffix. No clock: ids and times are arguments.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ from ...core.tally import CHARS_PER_TOKEN, estimate_input
 from .. import ResponseMeta, in_turn
 from ..in_turn import beside
 
-# ---- Anthropic's usage object: the estimate in `message_start`, cached tokens apart from `input_tokens`; estimates are
-# marked.
+# ---- Anthropic's usage object: `message_start` has an estimate, and `input_tokens` excludes cached tokens. Estimates
+# are marked.
 
 
 def estimate_text(characters: int) -> int:
@@ -32,8 +32,8 @@ def estimate_text(characters: int) -> int:
 
 
 def first_usage(request: TurnRequest, context: int | None) -> dict[str, object]:
-    """For `message_start`, which needs both totals before they are known: the estimated input (`context`, else the size
-    of the request), and the shortest possible answer."""
+    """The usage in `message_start`, which needs both totals before they are known: an estimated input (`context`, else
+    the size of the request) and the shortest possible answer."""
     return {"input_tokens": max(1, estimate_input(request) if context is None else context), "output_tokens": 1}
 
 
@@ -73,23 +73,22 @@ def usage_object(
     return shown | beside(counted)
 
 
-# ---- ErrorKind -> Anthropic's HTTP status and error `type` (529 overloaded, "prompt is too long" for clients that
-# compact, 409, 402 ...). One table.
+# ---- Maps ErrorKind to Anthropic's HTTP status and error `type` (529 overloaded, "prompt is too long" for clients that
+# compact) in one table.
 #
-# Anthropic has a handful of types for everything; what exactly happened is in `details.error_code`, as in its own
-# bodies.
+# Anthropic has few error types; `details.error_code` has the exact cause, as in Anthropic's own bodies.
 
 THREAD_UNSUPPORTED: Final = "thread_unsupported_request"
-"""The code with which anthropic-python gives up message threads and sends the whole history from then on."""
+"""On this code anthropic-python stops using message threads and sends the whole history."""
 
 
 class MessagesErrorRow(Struct, frozen=True):
     status: int
     type: str
     code: str
-    """Used when the error has no code of its own."""
+    """Used if the error has no code of its own."""
     prefix: str = ""
-    """Words that clients look for at the beginning of the message."""
+    """The beginning of the message that clients look for."""
 
 
 ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
@@ -106,7 +105,7 @@ ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
     ErrorKind.FORBIDDEN: MessagesErrorRow(403, "permission_error", "forbidden"),
     ErrorKind.REFUSED: MessagesErrorRow(403, "permission_error", "refused_without_reason"),
     ErrorKind.MODEL_UNKNOWN: MessagesErrorRow(400, "invalid_request_error", "model_not_found"),
-    # Claude Code knows by these words that the conversation has to be compacted.
+    # Claude Code compacts the conversation when it sees these words.
     ErrorKind.CONTEXT_TOO_LONG: MessagesErrorRow(
         400, "invalid_request_error", "context_length_exceeded", prefix="prompt is too long"
     ),
@@ -127,7 +126,7 @@ ERRORS: Final[dict[ErrorKind, MessagesErrorRow]] = {
 
 
 def encode_error(error: GatewayError) -> tuple[int, bytes]:
-    """HTTP status and body. The same body is the last event of a stream that failed."""
+    """HTTP status and body. A failed stream ends with the same body as an event."""
     wire = ERRORS[error.kind]
     message = str(error)
     if wire.prefix and wire.prefix not in message.lower():
@@ -144,7 +143,7 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
 
 
 SHOW_THINKING: Final = "thinking"
-"""In `request.echo`: the client turned thinking on, so it expects such blocks; other clients would fail on them."""
+"""Key in `request.echo`: the client turned thinking on. Other clients would fail on thinking blocks."""
 
 _STOP: Final[dict[ev.StopReason, str]] = {
     ev.StopReason.END: "end_turn",
@@ -159,7 +158,7 @@ _THINKING: Final = b'"thinking_delta","thinking"'
 _INPUT: Final = b'"input_json_delta","partial_json"'
 _STARTS: Final = {
     _TEXT: b'{"type":"text","text":""}',
-    # A signature is Anthropic's to give. It stays empty: a made-up one would be sent to Anthropic some day.
+    # Only Anthropic can sign. The signature stays empty: a client could send an invented one to Anthropic.
     _THINKING: b'{"type":"thinking","thinking":"","signature":""}',
 }
 
@@ -172,9 +171,9 @@ class _Block(Struct):
     delta: bytes
     stop: bytes
     waiting: list[bytes] = field(default_factory=list)
-    """Its deltas, while an earlier block is live."""
+    """Deltas that wait while an earlier block is live."""
     sent: int = 0
-    """Characters of a call's arguments that were sent or wait."""
+    """Characters of the call's arguments, sent or waiting."""
     complete: bool = False
 
 
@@ -206,7 +205,7 @@ class MessagesEncoder:
         self._line: list[_Block] = []
         self._blocks = 0
         self._live_text = b""
-        """The prefix of a text delta while the only block of the queue is text; empty otherwise. The hot path."""
+        """The prefix of a text delta while the only block of the queue is text; empty otherwise. For the hot path."""
         self._calls: dict[str, _Block] = {}
         self._characters = 0
         self._context: int | None = None
@@ -241,7 +240,7 @@ class MessagesEncoder:
                     self._add(self._calls[call], arguments, out)
                 case ev.ToolCallReady(id=call, arguments=arguments):
                     block = self._calls[call]
-                    # Without any input some clients parse an empty text, others run the tool without its arguments.
+                    # Without any input delta some clients parse an empty text, others run the tool without arguments.
                     self._add(block, (arguments or "{}")[block.sent :], out)
                     self._complete(block, out)
                 case ev.UsageReported(usage=usage):
@@ -256,7 +255,7 @@ class MessagesEncoder:
                     self._over = True
                     out.append(in_turn.event("error", encode_error(error)[1]))
                 case ev.AgentActivity():
-                    pass  # no place for it in this API; the text that follows speaks for it
+                    pass  # this API has no event for it
                 case ev.Recovered():
                     pass
                 case _:
@@ -264,8 +263,8 @@ class MessagesEncoder:
         return b"".join(out)
 
     def _begin(self, out: list[bytes]) -> None:
-        """Clients need both totals here, before they are known. The real ones follow in `message_delta`, which replaces
-        these. The mark is beside the message: inside it, SDKs would keep it with the real figures."""
+        """Send `message_start` once. Clients need both totals here, before they are known; `message_delta` replaces the
+        estimates. The mark is outside the message: inside it, SDKs would keep it with the real figures."""
         if not self._begun:
             self._begun = True
             message = message_object(self._meta, [], None, None, first_usage(self._request, self._context))
@@ -287,7 +286,7 @@ class MessagesEncoder:
     def _open(self, kind: bytes, content: bytes, out: list[bytes]) -> _Block:
         self._begin(out)
         if self._line and self._line[-1].kind is not _INPUT:
-            self._complete(self._line[-1], out)  # text and thinking end where something else begins
+            self._complete(self._line[-1], out)  # text and thinking end where another block begins
         index = self._blocks
         self._blocks += 1
         start = b'{"type":"content_block_start","index":%d,"content_block":%b}' % (index, content)
@@ -342,7 +341,7 @@ class MessagesEncoder:
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-    """The whole answer, equal to the stream of the same events."""
+    """The whole answer as one message, equal to the stream of the same events."""
     content: list[object] = []
     if reply.reasoning and request.echo.get(SHOW_THINKING) is True:
         content.append({"type": "thinking", "thinking": reply.reasoning, "signature": ""})
@@ -385,7 +384,7 @@ def _stop(reason: ev.StopReason, sequence: str | None, *, called: bool) -> tuple
 
 
 def _input(call: ToolCall) -> object:
-    """In this API arguments are parsed JSON. Arguments that cannot be parsed are an error, and are not replaced."""
+    """The arguments as parsed JSON, as this API needs them. Raises GatewayError if they are not a JSON object."""
     try:
         parsed = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, RecursionError) as broken:

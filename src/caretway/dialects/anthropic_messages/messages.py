@@ -1,10 +1,9 @@
-"""`system` and `messages` -> our history: tool results become messages of their own, unknown blocks and server tools
-are left out and named, which block may stand where, documents and search results as text, returned thinking.
+"""Decodes `system` and `messages` into the history: checks where each block may stand, turns documents and search
+results into text, and keeps returned thinking. Unknown blocks and server tools are left out and named.
 
-Two tables: the reader of each role, the reader of each block. In this API a tool's result is part of a user message; in
-our form it is a message of its own, before the user's text. A history that began elsewhere must not break a
-conversation here. Images and documents are read from base64 and text; nothing is fetched. Does not know sessions, nor
-whether an id is a ticket.
+Two tables map roles and blocks to their readers. In this API a tool result is part of a user message; in the history it
+is a message of its own, before the user's text. A history from another provider must not break a conversation. Images
+and documents are read from base64 and text; nothing is fetched. Sessions and tickets are unknown here.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,27 +34,26 @@ from ..fields import (
     wrong_type,
 )
 
-# ---- Messages' `tools` and `tool_choice` -> ToolSpec and ToolChoice: tools that Anthropic runs itself are left out and
-# named, a choice of such a tool becomes auto, `disable_parallel_tool_use`.
+# ---- Decodes `tools` and `tool_choice` into ToolSpec and ToolChoice. A choice of a tool that is left out becomes auto.
 #
 # Tools that Anthropic runs itself, or whose schema only its own models know, cannot be offered to Cursor: they are left
 # out and named, not refused, because clients like Claude Code always send them. Deferred tools are offered like others;
-# Claude Code's placeholder for those that it keeps back is left out. Changes that stand among the messages
-# (`tool_addition`, `tool_removal`) are applied in their order: what is offered is the result.
+# Claude Code's placeholder for deferred tools is left out. `tool_addition` and `tool_removal` blocks in the messages
+# are applied in their order.
 
 _READ: Final = frozenset({"type", "name", "description", "input_schema"})
 SILENT_IN_TOOLS: Final = frozenset({"cache_control", "defer_loading", "eager_input_streaming", "strict"})
-"""Without effect: arguments are always passed on as soon as the model writes them."""
+"""Fields without effect: arguments are always passed on as soon as the model writes them."""
 _CHOICE: Final = frozenset({"type", "name", "disable_parallel_tool_use"})
 _FORMS: Final = "{'type': 'auto'}, {'type': 'any'}, {'type': 'none'} or {'type': 'tool', 'name': ...}"
 
 
 _PLACEHOLDER: Final = "DeferredToolPlaceholder"
-"""Claude Code sends it, deferred, for all tools that the model has not searched for yet. It must not be called."""
+"""The deferred tool that Claude Code sends for tools that the model has not yet found. It must not be called."""
 
 
 class Tools(Struct):
-    """The tools of a request. `left_out` has the names of those that are not offered."""
+    """The tools of a request. `left_out` has the names of tools that are not offered."""
 
     offered: tuple[ToolSpec, ...] = ()
     choice: ToolChoice = field(default_factory=ToolChoice)
@@ -150,7 +148,7 @@ def _choice(value: object, tools: Tools) -> ToolChoice:
             return ToolChoice("named", check_declared(name, tools.offered, "tool_choice.name"), parallel)
     else:
         raise invalid_value("tool_choice.type", f"use {_FORMS}, not {kind[:60]!r}.")
-    # It wants a tool that cannot be offered (Claude Code's web search does): an answer in words is the best there is.
+    # The chosen tool cannot be offered (Claude Code's web search does this): the model may only answer in text.
     tools.ignored["tool_choice"] = None
     return ToolChoice(parallel=parallel)
 
@@ -162,19 +160,19 @@ _RESULT: Final = frozenset({"tool_result"})
 _ANY: Final = _SYSTEM | _USER | _ASSISTANT | _RESULT
 
 SILENT_IN_BLOCKS: Final = frozenset({"cache_control", "caller", "toolset_name"})
-"""Accepted everywhere and silently: hints for Anthropic's own cache and tools."""
+"""Fields accepted silently in every block: hints for Anthropic's own cache and tools."""
 _MESSAGE: Final = SILENT_IN_BLOCKS | {"role", "content"}
 _SAID: Final = (Text, Image)
 
 
 class AnthropicMessageReader:
-    """Reads one request's messages. `ignored` collects what was understood and cannot be honoured."""
+    """Reads one request's messages. `ignored` collects the names of fields and blocks without effect."""
 
     def __init__(self) -> None:
         self.ignored: dict[str, None] = {}
         self.tool_changes: list[ToolChange] = []
         self._summary: Text | None = None
-        """Found in the message that is being read: it stands for all that was before it."""
+        """The summary in the message that is being read; it replaces all earlier messages."""
 
     def read_system(self, value: object) -> list[Message]:
         """One message for each block, so that blocks stay separate as the client sent them."""
@@ -208,7 +206,7 @@ class AnthropicMessageReader:
             self._note_unknown(message, _MESSAGE, "messages")
         content = message.get("content")
         if content is None:
-            if ours is not Role.SYSTEM:  # such a message may carry settings alone
+            if ours is not Role.SYSTEM:  # a system message may have settings only
                 raise missing(f"{at}.content")
             return ()
         parts = self._content(content, at, "content", role)
@@ -223,7 +221,7 @@ class AnthropicMessageReader:
         return [*results, Message(ours, rest)] if rest else results
 
     def _content(self, value: object, holder: At, key: str, place: str) -> list[Part]:
-        """`place` is the role of the message, or `tool_result`; it decides which blocks are possible."""
+        """`place` is the message's role or `tool_result`; it decides which blocks are allowed."""
         if isinstance(value, str):
             return [Text(value)] if value else []
         if not isinstance(value, list):
@@ -234,7 +232,7 @@ class AnthropicMessageReader:
         return parts
 
     def _plain(self, value: object, holder: At) -> list[Text | Image]:
-        """The `content` of a block that can hold text and images only, whatever else was in it."""
+        """The texts and images of a block's `content`; other parts are dropped."""
         parts = self._content(value, holder, "content", "tool_result")
         return [part for part in parts if isinstance(part, _SAID)]
 
@@ -299,17 +297,17 @@ class AnthropicMessageReader:
         return (Reasoning(text, signature),) if text or signature else ()
 
     def _redacted_thinking(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """Only Anthropic can read it, so nothing is lost by leaving it out."""
+        """Left out, because only Anthropic can read it."""
         return ()
 
     def _tool_change(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """A block that adds or removes tools and has no text. It stays in force when a summary replaces its message."""
+        """Record a change of the tools. It stays in force when a summary replaces its message."""
         tool = FieldPath(at, "tool")
         self.tool_changes.append(ToolChange(block["type"] == "tool_addition", an_object(block.get("tool"), tool), tool))
         return ()
 
     def _compaction(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """A summary of what was before it. Without a text it is one that failed, and stands for nothing."""
+        """A summary of all earlier messages. A block without text is a failed compaction and is ignored."""
         text = optional_string(block, "content", at)
         if not text:
             return ()
@@ -366,7 +364,7 @@ _ELSEWHERE: Final[dict[str, str]] = {
 }
 
 _PDF: Final = "JVBERi0"
-"""How every PDF begins in base64."""
+"""The base64 prefix of every PDF."""
 
 
 def read_image(block: Mapping[str, object], at: At) -> Image:

@@ -1,12 +1,10 @@
-"""Events -> the numbered events of a Responses stream (items one after the other, `response.in_progress` as keep-alive,
-incomplete and failed ends), and a folded Reply -> one response object; custom tools' input; keeps the response in the
-store.
+"""Encodes events as the numbered events of a Responses stream (sequential items, `response.in_progress` as keep-alive,
+incomplete and failed ends), and a folded Reply as one response object. Keeps the response in the store.
 
-In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the next sequence number, the item that
-text goes into, the calls that are open, and every finished item, because the last event repeats them all. Items come
-one after the other: what upstream writes beside an open call waits until the call is complete. What never changes
-within an item is rendered once, so a text delta is head + number + middle + JSON string + end. A finished response goes
-to the store, if its client wants that.
+In: the events of one response. Out: SSE bytes, one piece per batch. State: the next sequence number, the open text
+item, the open calls, and every finished item, because the last event repeats them all. Items are sent one after the
+other: events during an open call wait until the call is complete. The constant parts of an item are rendered once, so a
+text delta is head + number + middle + JSON string + end. A finished response is stored if the request says `store`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,13 +39,13 @@ _json = msgspec.json.Encoder().encode
 
 
 class _Form(Struct, frozen=True):
-    """The events of a text item, and what differs between its two kinds."""
+    """The event names and fields of one kind of text item."""
 
     kind: Literal["message", "reasoning"]
     part: str
     text: str
     place: str
-    """The field that says which part of the item is meant; it is always the first."""
+    """The field with the index of the part, which is always 0."""
     has_logprobs: bool
 
 
@@ -66,7 +64,7 @@ _ENDS: Final = {"message": b',"logprobs":[]}\n\n', "reasoning": b"}\n\n"}
 
 
 class _Run(Struct):
-    """An item of text that is open."""
+    """An open text item."""
 
     form: _Form
     name: str
@@ -82,7 +80,7 @@ class _Call(Struct):
     index: int
     tool: Declared
     sent: int = 0
-    """Characters of its arguments that were sent."""
+    """Characters of the arguments that were sent."""
 
 
 class ResponsesEncoder:
@@ -109,7 +107,7 @@ class ResponsesEncoder:
         self._store = store
         self._seq = 0
         self._output: list[Mapping[str, object] | None] = []
-        """By output index; None while an item is open."""
+        """Finished items by output index; None while an item is open."""
         self._run: _Run | None = None
         self._calls: dict[str, _Call] = {}
         self._in_turn = InTurn()
@@ -120,7 +118,7 @@ class ResponsesEncoder:
 
     @property
     def keep_alive(self) -> bytes:
-        """A real event that changes nothing: Codex counts events, not bytes, when it waits."""
+        """A real event, not a comment: Codex resets its timeout on events, not on bytes."""
         out: list[bytes] = []
         if not self._over and not self._begin(out):
             self._say(out, "response.in_progress", self._opening)
@@ -153,7 +151,7 @@ class ResponsesEncoder:
                 case ev.TurnPaused() | ev.TurnEnded() | ev.TurnFailed():
                     self._finish(event, out)
                 case ev.AgentActivity():
-                    pass  # its items are for tools that OpenAI runs itself; clients would look for more in them
+                    pass  # this API has items only for tools that OpenAI runs itself
                 case ev.Recovered():
                     pass
                 case _:
@@ -171,7 +169,7 @@ class ResponsesEncoder:
         self._say(out, name, _json(fields)[1:-1])
 
     def _begin(self, out: list[bytes]) -> bool:
-        """True when it was done just now."""
+        """Send the first events once. True if this call sent them."""
         if self._opening:
             return False
         self._opening = _json({"response": response_object(self._meta, self._echo, status="in_progress")})[1:-1]
@@ -235,7 +233,7 @@ class ResponsesEncoder:
         self._tell(out, "response.output_item.added", output_index=index, item=item)
 
     def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
-        """Upstream, a custom tool's input is JSON: its text is known only when it is complete."""
+        """Send arguments of a function. A custom tool's input is JSON upstream, so its text is known only at the end."""
         if arguments and call.tool.kind == "function":
             call.sent += len(arguments)
             name = "response.function_call_arguments.delta"
@@ -292,7 +290,7 @@ class ResponsesEncoder:
         )
 
     def _drop_run(self) -> None:
-        """Text before a failure is in the answer, unfinished; its item gets no proper end."""
+        """Add the open text as an incomplete item to the failed response, without the item's closing events."""
         run, self._run = self._run, None
         if run is not None:
             self._output[run.index] = _text_item(run.form.kind, run.name, "incomplete", "".join(run.pieces))
@@ -308,7 +306,7 @@ class ResponsesEncoder:
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> bytes:
-    """The whole answer: the very object that ends the stream of the same events."""
+    """The whole answer, equal to the object that ends the stream of the same events."""
     echo = echo_of(request)
     cause = cause_of(reply.reason, called=bool(reply.calls))
     status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
@@ -365,7 +363,7 @@ def _text_item(kind: Literal["message", "reasoning"], name: str, status: Status,
 
 
 def cause_of(reason: ev.StopReason, *, called: bool) -> str | None:
-    """Why a response is incomplete. One with calls never is, because the calls must be answered."""
+    """Why a response is incomplete. A response with calls is always complete, because the calls must be answered."""
     return None if called else INCOMPLETE.get(reason)
 
 
