@@ -134,12 +134,11 @@ class PlaceToAsk:
 @asynccontextmanager
 async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]:
     """The running gateway, unless flags ask for another; otherwise one for this question."""
-    from .running import answering_gateways
+    from .client_gateway import usable_gateways
 
-    for note in () if own else answering_gateways(settings.data_dir):
-        if not note.passthrough and note.url.startswith("http:"):
-            yield PlaceToAsk(note.url, note.key)
-            return
+    for note in () if own else usable_gateways(settings.data_dir):
+        yield PlaceToAsk(note.url, note.key)
+        return
     from ..gateway import Gateway
 
     alone = replace(settings, host="127.0.0.1", port=0, tls_cert=None, tls_key=None, auth_mode="own")

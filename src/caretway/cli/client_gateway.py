@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from ..server.access import new_key
 from .clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
-from .running import LAUNCH_LOG, announced_gateway, answers, ask, dialled, gateway_there, noted_gateways
+from .running import LAUNCH_LOG, RunningGateway, announced_gateway, answering_gateways, ask, dialled, gateway_there
 
 _MAX_LOG: Final = 1_000_000
 _HARMLESS: Final = frozenset({"config", "data_dir", "port", "host"})
@@ -90,10 +90,18 @@ def requires_key(settings: Settings) -> bool:
     return bool(gateway_keys(settings)) or key_book(settings).current() is not None
 
 
+def usable_gateways(data_dir: Path, trusted: frozenset[int] | None = None) -> Iterator[RunningGateway]:
+    """Those that answer and that programs of this user can use, newest first. Blocking. `trusted`: see
+    `strangers_port`."""
+    for note in answering_gateways(data_dir):
+        if note.url.startswith("http:") and not note.passthrough and not strangers_port(note.url, trusted):
+            yield note
+
+
 def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -> ClientGateway | None:
     """Blocking. `trusted`: see `strangers_port`."""
-    for note in noted_gateways(settings.data_dir):
-        if not (note.passthrough or note.launched) and not strangers_port(note.url, trusted) and answers(note.url):
+    for note in usable_gateways(settings.data_dir, trusted):
+        if not note.launched:
             return _looked_at(note.url, note.key, running=True)
     url = _usual_url(settings)
     if settings.auth_mode == "passthrough" or not gateway_there(url, settings.data_dir):

@@ -20,7 +20,7 @@ from ..config import Settings
 from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
 from .quota import dollars
-from .terminal import GAP, Style, columns, folded, pairs, style_for, terminal_width
+from .terminal import GAP, Style, columns, figure_row, folded, pairs, style_for, terminal_width
 from .usage_view import LEAST_NAME, compact
 
 if TYPE_CHECKING:
@@ -153,12 +153,8 @@ def _totals(rows: Sequence[TotalRow], style: Style, width: int) -> list[str]:
     widths = [max(len(head), *(len(row[at]) for row in cells)) for at, head in enumerate(_TOTALS)]
     widths[0] = max(LEAST_NAME, min(widths[0], width - sum(widths[1:]) - len(GAP) * (len(widths) - 1)))
 
-    def line(row: Sequence[str]) -> str:
-        name = row[0] if len(row[0]) <= widths[0] else f"{row[0][: widths[0] - 1]}~"
-        figures = [cell.rjust(room) for cell, room in zip(row[1:], widths[1:], strict=True)]
-        return GAP.join([name.ljust(widths[0]), *figures]).rstrip()
-
-    return [style.dim(line(_TOTALS)), *map(line, cells)]
+    head, *lines = (figure_row(row, widths).rstrip() for row in (_TOTALS, *cells))
+    return [style.dim(head), *lines]
 
 
 def _of(rows: Sequence[TotalRow], model: str, measure: str) -> list[int]:

@@ -24,7 +24,7 @@ from ..usage.charges import KEY_PREFIX
 from ..usage.spent_store import kept_cycle, last_uses, spent_since
 from .flags import add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
-from .terminal import Style, folded, style_for, terminal_width
+from .terminal import Style, cut, folded, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..usage.budget import UsageBudget
@@ -330,13 +330,12 @@ def as_table(rows: Sequence[KeyRow], now: float, style: Style, width: int = 80) 
     lines = [style.dim(head)]
     for row in rows:
         key, total = row.key, row.total
-        shown = key.name if len(key.name) <= NAME_CHARS else f"{key.name[: NAME_CHARS - 1]}~"
         cost = f"${total.cents / 100:,.2f}" if total.cents else ("?" if total.tokens else "-")
         cells = f"{_ago(row.used_at, now):10}  {total.runs:>7,}  {_short(total.tokens):>7}  {cost:>9}"
         expires = _day(key.expires_at) if key.expires_at is not None else ""
         if key.expired(now):
             expires = style.bad("expired")
-        lines.append(f"{shown.ljust(name)}  {cells}  {expires}".rstrip())
+        lines.append(f"{cut(key.name, NAME_CHARS).ljust(name)}  {cells}  {expires}".rstrip())
         for level in row.levels:
             mark = style.bad if level.used_up else style.careful if level.low else style.dim
             lines += _detail("budget", _level(level), width, mark)

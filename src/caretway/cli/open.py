@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def dashboard_url(settings: Settings) -> str:
     """Raises CommandFailed where no gateway with a dashboard runs."""
-    found = answering_gateways(settings.data_dir)
+    found = list(answering_gateways(settings.data_dir))
     if not found:
         raise CommandFailed(NOT_RUNNING, START_ONE)
     if all(note.launched for note in found):

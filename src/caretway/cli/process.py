@@ -207,6 +207,11 @@ def asked(ask: Callable[[str], str], question: str) -> str:
         return ""
 
 
+def asked_or_piped(ask: Callable[[str], str], question: str, stdin: TextIO) -> str:
+    """One line: from the terminal by `ask`, otherwise the first of a pipe."""
+    return asked(ask, question) if stdin.isatty() else stdin.readline().strip()
+
+
 def shown_width(stream: TextIO) -> int:
     """The width of the stream's own terminal; 0 if it is none and lines may have any length."""
     return terminal_width(os.get_terminal_size(stream.fileno()).columns) if stream.isatty() else 0

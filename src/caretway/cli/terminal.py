@@ -83,6 +83,17 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) 
     return [style.dim(line(header)), *map(line, rows)]
 
 
+def figure_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """A row of a table of figures: the first cell is a name, shortened to its column, the others are set right."""
+    name, *figures = cells
+    numbers = [cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True)]
+    return GAP.join([cut(name, widths[0]).ljust(widths[0]), *numbers])
+
+
+def cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: max(0, room - 1)]}~"
+
+
 def fitted(words: Sequence[str], room: int) -> str:
     """As many of the words as fit (at least one), separated by commas, and how many more there are."""
     line = ", ".join(words)

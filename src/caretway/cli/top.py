@@ -123,17 +123,19 @@ class WatchedGateway:
 def find_gateway(settings: Settings) -> WatchedGateway:
     from ..config.secrets import gateway_keys
     from .client_gateway import usual_url
-    from .running import answers, gateway_there, noted_gateways
+    from .running import answering_gateways, gateway_there
 
-    notes = noted_gateways(settings.data_dir)
-    for note in notes:
-        if answers(note.url):
-            if note.passthrough:
-                raise CommandFailed("every client of this gateway has an account of its own: there is nothing to watch")
-            return WatchedGateway(note.url, note.key)
+    behind_tls = ""
+    for note in answering_gateways(settings.data_dir):
+        if note.url.startswith("https:"):
+            behind_tls = behind_tls or note.url
+            continue
+        if note.passthrough:
+            raise CommandFailed("every client of this gateway has an account of its own: there is nothing to watch")
+        return WatchedGateway(note.url, note.key)
     url = usual_url(settings)
     if not gateway_there(url, settings.data_dir):
-        if behind_tls := next((note.url for note in notes if note.url.startswith("https:")), None):
+        if behind_tls:
             raise CommandFailed(
                 f"the gateway at {behind_tls} speaks TLS, and `caretway top` does not",
                 f"open {behind_tls} in a browser",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from .quota import dollars
-from .terminal import GAP, Style, chart, printable
+from .terminal import GAP, Style, chart, cut, printable
 from .usage_view import compact
 
 SORTS: Final = ("since", "state", "model", "client", "tokens")
@@ -212,7 +212,3 @@ def age(seconds: float) -> str:
     if whole < 86_400:
         return f"{whole // 3600}h{whole % 3600 // 60:02}m"
     return f"{whole // 86_400}d{whole % 86_400 // 3600:02}h"
-
-
-def cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: max(0, room - 1)]}~"

@@ -9,7 +9,7 @@ from typing import Final
 from ..usage.prices import AS_OF, SOURCE, STALE_DAYS
 from ..usage.queries import By, EventCost, Replayed, Totals
 from .quota import dollars
-from .terminal import GAP, Style, chart, folded, printable
+from .terminal import GAP, Style, chart, figure_row, folded, printable
 
 BAR: Final = 8
 LEAST_NAME: Final = 10
@@ -59,8 +59,7 @@ def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: in
     largest = max([row.tokens for _, row in named], default=0)
 
     def line(name: str, figures: Sequence[str], share: float = 0.0) -> str:
-        shown = name if len(name) <= column else f"{name[: column - 1]}~"
-        text = GAP.join([shown.ljust(column), *(figures[index].rjust(widths[index]) for index in used)])
+        text = figure_row([name, *(figures[index] for index in used)], [column, *widths.values()])
         return text + (GAP + "#" * max(1, round(share * BAR)) if drawn and share else "")
 
     head = line("" if by == "all" else by, _HEADS)
