@@ -80,6 +80,7 @@ def test_a_plain_gateway_is_opened_restarted_and_stopped(tmp_path: Path) -> None
         after = only_one(tmp_path)
         assert after.pid == process.pid and after.started > before.started
         assert answers(after.url)
+        assert f"gateway  {after.url} runs without the service\n" in command(tmp_path, "service", "status").stdout
         log.write_text("a line\n")
         assert command(tmp_path, "service", "logs").stdout == "a line\n"
         done = command(tmp_path, "service", "stop")

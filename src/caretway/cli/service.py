@@ -312,7 +312,8 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
         state, pid = problem, 0
     else:
         state, pid = manager.state()
-    urls = [one.url for one in noted_gateways(settings.data_dir) if pid and one.pid == pid]
+    running = noted_gateways(settings.data_dir)
+    urls = [one.url for one in running if pid and one.pid == pid]
     url = urls[0] if urls else None
     if arguments.json:
         state_json = {"installed": installed, "state": state, "pid": pid or None, "url": url, "file": str(manager.path)}
@@ -323,6 +324,7 @@ def _status(arguments: argparse.Namespace, settings: Settings) -> int:
             ("pid", str(pid) if pid else ""),
             ("address", url or ""),
             ("file", str(manager.path)),
+            *(("gateway", f"{one.url} runs without the service") for one in running if not pid or one.pid != pid),
         ]
         say(pairs([row for row in rows if row[1]], style_for(sys.stdout)))
         if not installed:
