@@ -101,8 +101,8 @@ def _on_this_machine(settings: Settings, *, fix: bool) -> Iterator[Finding]:
     yield check_installation(settings)
     yield Finding("settings", True, f"read from {settings.config}" if settings.config else "no settings file")
     found = check_data_dir(settings.data_dir)
-    if fix and not found.ok and (mended := mend_data_dir(settings.data_dir)):
-        found = mended
+    if fix and not found.ok and (fixed := make_data_dir_private(settings.data_dir)):
+        found = fixed
     yield found
     yield from check_space(settings.data_dir)
     yield check_ledger(settings, whole=True)
@@ -123,7 +123,7 @@ def check_installation(settings: Settings) -> Finding:
     )
 
 
-def mend_data_dir(path: Path) -> Finding | None:
+def make_data_dir_private(path: Path) -> Finding | None:
     """Removes other users' access. None if the directory is not open to them or cannot be changed."""
     if look(path) not in (Verdict.OPEN, Verdict.WRITABLE):
         return None

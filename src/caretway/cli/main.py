@@ -112,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return int(code)
     except ConfigError as problem:
-        remark([f"{problem}{_mending(problem, arguments)}"])
+        remark([f"{problem}{_how_to_fix(problem, arguments)}"])
         return 2
     except GatewayError as problem:
         remark([str(problem)])
@@ -133,7 +133,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _mending(problem: ConfigError, arguments: argparse.Namespace) -> str:
+def _how_to_fix(problem: ConfigError, arguments: argparse.Namespace) -> str:
     """What to type, where the mistake is in a file."""
     if not problem.origin.startswith("file "):
         return ""

@@ -362,7 +362,7 @@ class Conversation(RunLife):
         if self._calls.owed or self._calls.writing or self._echo.skip:
             raise Diverged("the model ended its answer before it was where it had been")
         if not (ended.input_tokens or ended.output_tokens) and self.reshapable:
-            self.nobody_there = True
+            self.empty_turn = True
             return
         if self._unconfirmed:
             self._confirmed()

@@ -152,9 +152,9 @@ class RunLife:
         "_withheld",
         "_worked_here",
         "aborted_jobs",
+        "empty_turn",
         "events",
         "jobs",
-        "nobody_there",
         "outgoing",
         "phase",
         "shape",
@@ -201,7 +201,7 @@ class RunLife:
         self._lost_by: Cause | None = None  # the attempt before this one
         self._known_there = False  # this attempt goes on with a conversation that Cursor has
         self._heard = False  # the model was, before this response or by a tool that ran here
-        self.nobody_there = False
+        self.empty_turn = False
         """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
@@ -290,7 +290,7 @@ class RunLife:
         if cause is Cause.SHAPE or cause is Cause.SCHEMA:
             self.shape += cause is Cause.SHAPE
             self._checkpoint = None  # nothing was said: it begins anew
-            self.nobody_there = False
+            self.empty_turn = False
         step = next_step(self._loss(cause))
         self._lost_by = cause
         match step.rung:

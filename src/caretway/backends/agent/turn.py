@@ -276,7 +276,7 @@ class AgentTurn:
         if ends:
             messages.pop()
         if conversation.feed(messages, self._loop.time()):
-            if conversation.nobody_there:
+            if conversation.empty_turn:
                 self._refused_run(Cause.SHAPE, None)
                 return
             self._after()
