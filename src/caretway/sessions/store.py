@@ -317,7 +317,7 @@ class SqliteStore:
         return len(blobs)
 
     def _prune(self, *, keep: int) -> None:
-        """Delete the oldest conversations until age and size are within their limits, or PRUNE_WORK rows are deleted."""
+        """Delete the oldest conversations until age and size are within limits, or PRUNE_WORK rows are deleted."""
         too_old = self._clock() - self._max_age
         work = 0
         while work < PRUNE_WORK:

@@ -233,7 +233,7 @@ class ResponsesEncoder:
         self._tell(out, "response.output_item.added", output_index=index, item=item)
 
     def _add_arguments(self, call: _Call, arguments: str, out: list[bytes]) -> None:
-        """Send arguments of a function. A custom tool's input is JSON upstream, so its text is known only at the end."""
+        """Send a function's arguments. A custom tool's input is JSON upstream, so its text is known only at the end."""
         if arguments and call.tool.kind == "function":
             call.sent += len(arguments)
             name = "response.function_call_arguments.delta"
