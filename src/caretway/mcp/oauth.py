@@ -1,9 +1,9 @@
-"""OAuth with the SDK's client: the sign-in itself, by a person; and its use and renewal by a gateway that nobody
-watches. Imports the SDK, so it is imported late.
+"""OAuth with the SDK's client: sign-in by a person, and its use and renewal by an unattended gateway. Imports the SDK,
+so it is imported late.
 
-The SDK does the protocol: metadata of resource and authorization server, registration, PKCE, state, issuer, resource
-indicators. Its requests go through `OAuthRequests`, which bounds them and refuses what a hostile server would make
-of them. Nothing here opens a browser, and nothing is sent to another server than the one that it belongs to.
+The SDK implements the protocol: metadata of resource and authorization server, registration, PKCE, state, issuer,
+resource indicators. Its requests go through `OAuthRequests`, which bounds them and refuses addresses that a hostile
+server could abuse. Nothing here opens a browser, and no sign-in is sent to a server that it does not belong to.
 """
 
 import asyncio
@@ -39,18 +39,18 @@ from .sign_ins import TOKEN, McpSignIn, SignInFile, SignInNeeded, SignInState, e
 log = logging.getLogger(__name__)
 
 ANSWER_S: Final = 20.0
-"""For one answer about a sign-in, from the name of its server to its last byte."""
+"""Seconds for one answer about a sign-in, from the name lookup to the last byte."""
 MAX_ANSWER: Final = 128 * 2**10
-"""Bytes of one."""
+"""Bytes of one answer."""
 MAX_TOKEN: Final = 12_000
-"""Characters of one: it goes into the head of every request, and servers take 16 KiB of that."""
+"""Characters of one token: it goes into the head of every request, which servers limit to 16 KiB."""
 MAX_RENEWALS: Final = 10
 RENEWALS_S: Final = 60.0
-"""A server whose tokens end at once gets no more of them than `MAX_RENEWALS` in so many seconds."""
+"""Seconds in which at most `MAX_RENEWALS` renewals are requested, for servers whose tokens expire at once."""
 AGAIN_S: Final = 10.0
-"""After a renewal that failed, though it was not refused."""
+"""Seconds before the next renewal after one that failed without a refusal."""
 MAX_LINK: Final = 8_000
-"""Characters of the link to a sign-in: it is printed, and servers take no longer ones."""
+"""Characters of the link to a sign-in: it is printed, and servers accept no longer links."""
 _CODE: Final = re.compile(r"[a-z_]{1,60}")
 _HIDDEN: Final = "***"
 
@@ -60,21 +60,21 @@ class SignInFailed(Exception):
 
 
 class SignInRefused(SignInFailed):
-    """The server was asked, and said no: trying again does not help."""
+    """The server refused the request: a retry does not help."""
 
 
 class Person(Protocol):
-    """Signs in somewhere else, in a browser."""
+    """The person who signs in, in a browser."""
 
     redirect: str
-    """Where the browser ends up."""
+    """The address to which the sign-in redirects the browser."""
 
     async def visit(self, link: str, host: str) -> None:
-        """Show the link. `host`: of the server that then gets the sign-in."""
+        """Show the link. `host` is the host of the MCP server that gets the sign-in."""
         ...
 
     async def answer(self) -> AuthorizationCodeResult:
-        """What the browser brought back to `redirect`."""
+        """The result that the browser brings to `redirect`."""
         ...
 
 
@@ -82,13 +82,13 @@ class Person(Protocol):
 
 
 class OAuthRequests:
-    """Sends what is not MCP: bounded in time and size, and only where a server may send us."""
+    """Sends OAuth requests, bounded in time and size, and only to addresses that `misplaced` permits."""
 
     def __init__(self, server: str) -> None:
         self._server = httpx2.URL(server)
 
     async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer, whole. Raises SignInFailed. A redirect is an answer: the SDK follows it within its origin."""
+        """The whole answer. Raises SignInFailed. A redirect is an answer: the SDK follows it within its origin."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 await self._check(request.url)
@@ -128,8 +128,8 @@ class OAuthRequests:
 
 
 def misplaced(url: httpx2.URL, server: httpx2.URL, addresses: Iterable[str], of_server: Iterable[str]) -> str:
-    """Why a server may not have us send something to `url`; empty if it may. The servers of this machine may be
-    spoken to without TLS, and a server of the outside world leads to no address inside."""
+    """Why `server` may not make the gateway send a request to `url`; empty if it may. Only servers on this machine may
+    be reached without TLS, and a public server may not lead to a private address."""
     inside = is_loopback(server.host)
     if url.scheme != "https" and not (inside and is_loopback(url.host)):
         return f"{_place(url)} is not an https address, and others could read the sign-in"
@@ -141,7 +141,7 @@ def misplaced(url: httpx2.URL, server: httpx2.URL, addresses: Iterable[str], of_
 
 
 async def _addresses(url: httpx2.URL) -> list[str]:
-    """Empty if the name is not known here: a proxy may know it, and otherwise the request fails."""
+    """The addresses of the host; empty if its name does not resolve, because a proxy may resolve it."""
     try:
         rows = await asyncio.get_running_loop().getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
     except OSError:
@@ -150,7 +150,7 @@ async def _addresses(url: httpx2.URL) -> list[str]:
 
 
 def _refusal(request: httpx2.Request, response: httpx2.Response) -> SignInFailed:
-    """The refusal without its body: a server may repeat what it was sent."""
+    """The refusal without its body, because a server may repeat secrets from the request."""
     try:
         answer = response.json()
     except (ValueError, RecursionError):
@@ -160,7 +160,7 @@ def _refusal(request: httpx2.Request, response: httpx2.Response) -> SignInFailed
     what = f"{_place(request.url)} answered HTTP {response.status_code}{known}"
     if response.next_request is not None:
         what += f", a redirect to {_place(response.next_request.url)}, which is not followed"
-    # 429 is about when it was asked; a server that fails may work later
+    # 429 and server errors may pass: a later request may succeed
     return (SignInRefused if 400 <= response.status_code < 500 and response.status_code != 429 else SignInFailed)(what)
 
 
@@ -173,7 +173,7 @@ def _place(url: httpx2.URL) -> str:
 
 
 def plain(text: str) -> str:
-    """Of a server, for a terminal and a log."""
+    """A server's text, made safe for a terminal and a log."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)[:300]
 
 
@@ -181,7 +181,7 @@ def plain(text: str) -> str:
 
 
 class _Held:
-    """The SDK's storage. What is to be kept is more than it hands over, and is taken from its context."""
+    """The SDK's storage. It stores nothing: `_Client.sign_in` takes the values from the SDK's context."""
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self._client = client
@@ -190,7 +190,7 @@ class _Held:
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Raises SignInFailed for what no request could carry, before one tries."""
+        """Raises SignInFailed for a token that no request can carry."""
         for token in filter(None, (tokens.access_token, tokens.refresh_token)):
             if len(token) > MAX_TOKEN:
                 raise SignInFailed(f"it gave a token of {len(token)} characters; at most {MAX_TOKEN} are taken")
@@ -204,13 +204,13 @@ class _Held:
 
 
 class _Client(OAuthClientProvider):
-    """Its own requests go through `OAuthRequests`; only the request that is to be authorized takes the usual way."""
+    """The SDK's client. OAuth requests go through `OAuthRequests`; httpx sends the request that needs a sign-in."""
 
     def __init__(self, url: str, held: _Held, person: Person | None = None) -> None:
         super().__init__(
             url,
             OAuthClientMetadata(
-                # A client that renews uses neither; the SDK wants one all the same.
+                # A client that only renews has no redirect, but the SDK requires one.
                 redirect_uris=[person.redirect if person is not None else "http://127.0.0.1/callback"],  # type: ignore[list-item]
                 client_name="Caretway",
                 token_endpoint_auth_method="none",  # noqa: S106 - not a secret: there is none
@@ -223,7 +223,7 @@ class _Client(OAuthClientProvider):
         self._url = httpx2.URL(url)
         self._requests = OAuthRequests(url)
         self._person = person
-        # It logs what it cannot read, tokens included. What matters of it is in the exceptions.
+        # The SDK logs data that it cannot read, including tokens. Its exceptions hold what is needed.
         logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -254,7 +254,7 @@ class _Client(OAuthClientProvider):
         assert self._person is not None
         metadata, url = self.context.oauth_metadata, httpx2.URL(link)
         issuer = httpx2.URL(str(metadata.issuer)) if metadata is not None else self._url
-        # Else a server could have somebody sign in elsewhere and bring the code for that to itself.
+        # Otherwise a server could send a person to another server's sign-in and receive its code.
         if _origin(url) not in (_origin(issuer), _origin(self._url)):
             raise SignInFailed(
                 f"it wants a sign-in at {_place(url)}, which is neither its own address nor its issuer's"
@@ -266,7 +266,7 @@ class _Client(OAuthClientProvider):
         await self._person.visit(link, self._url.host)
 
     async def renew(self, kept: McpSignIn) -> McpSignIn:
-        """Raises SignInFailed, and whatever the SDK says of what cannot be read."""
+        """The renewed sign-in. Raises SignInFailed, and the SDK's exceptions for unreadable data."""
         context = self.context
         context.current_tokens = OAuthToken.model_validate(kept.tokens)
         context.client_info = OAuthClientInformationFull.model_validate(kept.client)
@@ -280,7 +280,7 @@ class _Client(OAuthClientProvider):
         return self.sign_in()
 
     def sign_in(self) -> McpSignIn:
-        """What the flow brought. Raises SignInFailed."""
+        """The sign-in from the finished flow. Raises SignInFailed."""
         context, now = self.context, time.time()
         tokens, client = context.current_tokens, context.client_info
         if tokens is None or not tokens.access_token or client is None:
@@ -301,7 +301,7 @@ def _dumped(model: OAuthMetadata | ProtectedResourceMetadata | None) -> dict[str
 
 
 async def _drop_body(response: httpx2.Response) -> None:
-    """Drop the body of an answer that is requested again: httpx would read it whole, however long it is."""
+    """Drop the body of an answer whose request is repeated: httpx would read all of it, of any length."""
     if response.status_code in (401, 403):
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         await response.stream.aclose()
@@ -325,7 +325,7 @@ _HELLO: Final = {
 
 
 async def sign_in(definition: ServerDefinition, person: Person) -> McpSignIn | None:
-    """None: the server answers without one. Raises SignInFailed."""
+    """Sign in to a server. Returns None if the server needs no sign-in. Raises SignInFailed."""
     reached = definition.reached
     assert isinstance(reached, Remote)
     assert reached.oauth is not None
@@ -348,13 +348,13 @@ async def sign_in(definition: ServerDefinition, person: Person) -> McpSignIn | N
 
 
 async def _ask(reached: Remote, client: _Client) -> bool:
-    """Whether the server asks for a sign-in; it has got one then."""
+    """Send a first request. Returns whether the server required a sign-in, which `client` then holds."""
     url = httpx2.URL(reached.url)
     headers = {**reached.headers, "accept": "application/json, text/event-stream"}
     async with httpx2.AsyncClient(
         auth=client, headers=headers, timeout=ANSWER_S, trust_env=not is_loopback(url.host)
     ) as http:
-        for method, hello in (("POST", _HELLO), ("GET", None)):  # servers of the older kind take no POST here
+        for method, hello in (("POST", _HELLO), ("GET", None)):  # servers of the older transport take no POST here
             async with http.stream(method, url, json=hello) as response:
                 if response.status_code == 401:
                     raise SignInFailed("it does not accept the sign-in that it has just given (HTTP 401)")
@@ -367,29 +367,29 @@ async def _ask(reached: Remote, client: _Client) -> bool:
 
 
 class ServerSignIn(httpx2.Auth):
-    """Adds the stored sign-in to the requests to one server, and renews it: before its end, and when the server
-    refuses it. Never raises and never asks anybody: a request that is refused is answered as the server answered it,
-    and `problem` says why."""
+    """Adds the stored sign-in to the requests to one server, and renews it before it expires or when the server
+    refuses it. Never raises and never asks a person: a refused request returns the server's answer, and `problem`
+    returns the reason."""
 
     def __init__(self, definition: ServerDefinition, kept: SignInFile) -> None:
         self.state: SignInState = ""
         self._definition = definition
         self._file = kept
         self._kept: McpSignIn | None = None
-        self._seen: object = self  # nothing that `touched` can be
+        self._seen: object = self  # a value that `touched` never returns
         self._why = ""
         self._trouble = ""
-        """Why the last renewal failed, although the server did not refuse it."""
+        """Why the last renewal failed, if the server did not refuse it."""
         self._again_at = 0.0
-        """On the loop's clock: the end of the pause after that."""
+        """The end of the pause after a failed renewal, on the loop's clock."""
         self._stored: McpSignIn | None = None
         self._unstored: McpSignIn | None = None
-        """Renewed, but it could not be written."""
+        """A renewed sign-in that could not be written."""
         self._renewing: asyncio.Task[McpSignIn | None] | None = None
         self._renewals: deque[float] = deque(maxlen=MAX_RENEWALS)
 
     def problem(self) -> SignInNeeded | None:
-        """Why the server cannot be used now; None if a sign-in would not help."""
+        """Why the server needs a sign-in; None if it does not."""
         if self.state in ("", "signed in"):
             return None
         seen = self._file.touched()
@@ -426,7 +426,7 @@ class ServerSignIn(httpx2.Auth):
             self._why = self._trouble or "it does not accept its sign-in any more (HTTP 401)"
 
     async def _current(self) -> McpSignIn | None:
-        """Read again only after some process has changed it."""
+        """The stored sign-in, read again only after a process has changed the file."""
         seen = self._file.touched()
         if seen != self._seen:
             try:
@@ -443,8 +443,8 @@ class ServerSignIn(httpx2.Auth):
         return self._stored
 
     async def _renewed(self, used: McpSignIn) -> McpSignIn | None:
-        """The sign-in that takes the place of `used`: `used` itself if there is none. One renewal serves all requests
-        that wait for it, and it ends although they may be given up: its answer must not be lost."""
+        """The sign-in that replaces `used`, or `used` if the renewal fails. One renewal serves all waiting requests
+        and finishes even if they are cancelled, so that its answer is not lost."""
         if self._trouble and asyncio.get_running_loop().time() < self._again_at:
             return used
         if self._renewing is None or self._renewing.done():
@@ -466,7 +466,7 @@ class ServerSignIn(httpx2.Auth):
         return kept
 
     async def _ask_to_renew(self, kept: McpSignIn) -> McpSignIn:
-        """Call it with the lock."""
+        """Renew `kept` and write the result. The caller holds the lock."""
         loop = asyncio.get_running_loop()
         if len(self._renewals) == MAX_RENEWALS and loop.time() - self._renewals[0] < RENEWALS_S:
             raise SignInFailed(
@@ -480,7 +480,7 @@ class ServerSignIn(httpx2.Auth):
             log.warning("MCP server %s does not renew its sign-in: %s", self._definition.name, refused)
         try:
             await self._file.write(renewed)
-        except GatewayError as failure:  # it is used all the same: the server may take the one before no more
+        except GatewayError as failure:  # use it anyway: the server may no longer accept the previous token
             log.error(
                 "MCP server %s: its sign-in as it is now is not stored: %s", self._definition.name, failure.message
             )
@@ -493,7 +493,7 @@ def _marked(kept: McpSignIn, why: str) -> McpSignIn:
 
 
 def _words(failure: BaseException) -> str:
-    """What pydantic quotes of a wrong value may be a token."""
+    """The exception's text without the value that pydantic quotes, which may be a token."""
     return " ".join(str(failure).partition("[type=")[0].split()) or type(failure).__name__
 
 

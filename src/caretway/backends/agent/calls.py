@@ -1,12 +1,12 @@
-"""The table of a turn's tool calls: which call an exec belongs to, calls repeated after a lost attempt (answered from
-memory, never shown twice), late siblings, one call at a time, limits in number and size. Pure.
+"""The table of a turn's tool calls: it finds the call that an exec belongs to, answers calls that a new attempt
+repeats from memory without showing them twice, holds back late calls, and limits number and size. Pure.
 
-A call is being written, then asked for, then answered; a checkpoint that holds its result takes it out of the table.
+A call is being written, then asked for, then answered; a checkpoint that holds its result removes it from the table.
 
-After a new attempt, calls that its checkpoint does not hold are expected once more, in order. A call on the wire that
-means the same as an expected one (name and parsed arguments) is that call: it is answered from memory, once, or waits
-for the client's result. A call that was cut while it was being written goes on where the client's copy ends. Anything
-else while calls are expected means that the model took another way (`Diverged`).
+A new attempt is expected to repeat, in order, the calls that its checkpoint does not hold. A call on the wire whose
+name and parsed arguments equal an expected call is that call: it is answered once from memory, or waits for the
+client's result. A call that was cut while it was being written continues where the client's copy ends. Any other
+call while calls are expected means that the model diverged (`Diverged`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +22,8 @@ from ..builtin_tools.execs import Convert, readdressed
 from .arguments import complete, grown, rest, same_meaning, spellings, sure
 from .lost_run import Diverged, Held
 
-# ---- One row of the table of calls: its state (being written, asked, answered), whether a call on the wire means the
-# same one, its answer given again, and whether a checkpoint holds its result. Pure.
+# ---- One row of the table: the call's state (being written, asked for, answered), its comparison with a call on the
+# wire, its repeated answer, and whether a checkpoint holds its result. Pure.
 
 
 class CallState(Enum):
@@ -42,35 +42,35 @@ class Call(Struct, eq=False):
     id: str
     name: str
     convert: Convert | None = None
-    """None: it runs on this side."""
+    """Turns the client's result into messages for the exec; None if the call runs in the gateway."""
     wire_ids: tuple[str, ...] = ()
-    """All that the server calls it."""
+    """All ids that the server uses for the call."""
     own_id: bool = False
-    """On this attempt it was told of under an id of its own and another one."""
+    """In this attempt the server used a second id in addition to the call's own id."""
     state: CallState = CallState.WRITING
     arguments: str = ""
     begun: bool = False
-    """The client has its start."""
+    """The client has received the start of the call."""
     streamed: str = ""
-    """What the client has of its arguments."""
+    """The part of the arguments that the client has received."""
     draft: str = ""
-    """What this attempt has told of them."""
+    """The part of the arguments that this attempt has received from the server."""
     exec_id: int | None = None
-    """The exec that waits for the result, on this attempt."""
+    """The exec of this attempt that waits for the result."""
     typed: bool = False
-    """The answer has a fixed shape (a redirected exec) and no room for other words."""
+    """The answer has a fixed shape (a redirected exec) that cannot carry additional text."""
     shown: bool = False
-    """The client has the whole call."""
+    """The client has received the whole call."""
     early: bool = False
-    """And the server has written it, but not asked for it yet."""
+    """The call is shown to the client, but the server has not asked for it yet."""
     result: ToolResult | None = None
     replies: Sequence[bytes] = ()
-    """What answered a call that ran on this side."""
+    """The answer to a call that ran in the gateway."""
     taken: bool = False
-    """The server said that it has the result."""
+    """The server confirmed that it has the result."""
     saved: Saved = Saved.NO
     step: int = 0
-    """Calls of one step are made together; those of the next, after their results."""
+    """The number of the call's step. A step's calls are made together, before any of their results."""
     size: int = 0
 
     @property
@@ -89,7 +89,7 @@ class Call(Struct, eq=False):
         return size
 
     def drop_answer(self) -> int:
-        """Forgets what answered it. How many bytes that frees, with its arguments."""
+        """Drop the answer. Returns the call's former size, which includes its arguments."""
         self.result, self.replies = None, ()
         freed, self.size = self.size, 0
         return freed
@@ -99,20 +99,20 @@ class Asked(Struct, frozen=True):
     call: Call
     events: Sequence[Event] = ()
     replies: Sequence[bytes] = ()
-    """The answer, when it is known."""
+    """The answer, if it is already known."""
     run: bool = False
-    """It is to be run on this side, now."""
+    """The gateway must run the call now."""
 
 
 def may_be(known: Call, name: str, arguments: str) -> bool:
-    """Whether a call on the wire may be the one known by its id: one id may stand for a read and a write."""
+    """Whether a call on the wire may be the `known` call with the same id: one id may stand for a read and a write."""
     if known.name != name:
         return False
     return known.state is CallState.WRITING or known.early or same_meaning(known.arguments, arguments)
 
 
 def means(call: Call, name: str, arguments: str, draft: str) -> bool:
-    """A call on the wire is this one: by its name, and by its arguments however they are spelled."""
+    """Whether a call on the wire is `call`: same name, same arguments in any spelling."""
     if call.name != name:
         return False
     if call.state is CallState.WRITING:
@@ -121,7 +121,7 @@ def means(call: Call, name: str, arguments: str, draft: str) -> bool:
 
 
 def written_whole(call: Call) -> str:
-    """The model's own text of a call that goes on from what the client has; empty while it is not whole."""
+    """The model's own text of the whole call, if it continues what the client has; empty while it is incomplete."""
     for text in (call.draft, call.streamed + "}"):
         if text.startswith(call.streamed) and complete(text):
             return text
@@ -129,7 +129,7 @@ def written_whole(call: Call) -> str:
 
 
 def still_missing(call: Call) -> str:
-    """What the client has not got of the arguments of a call that is asked for. Raises Diverged."""
+    """The arguments of a requested call that the client has not received yet. Raises Diverged."""
     missing = rest(call.streamed, spellings(call.draft, call.arguments))
     if missing is not None:
         return missing
@@ -139,7 +139,7 @@ def still_missing(call: Call) -> str:
 
 
 def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequence[bytes]:
-    """The answer to a call that was answered before."""
+    """The stored answer, addressed to `exec_id`. Raises Diverged if it was dropped."""
     if call.forgotten:
         raise Diverged("the result of a call is no longer remembered")
     if call.result is None or convert is None:
@@ -148,17 +148,17 @@ def answered_again(call: Call, exec_id: int, convert: Convert | None) -> Sequenc
 
 
 def result_held(call: Call, held: Held) -> bool | None:
-    """The checkpoint holds the call's result. None: it cannot be known from the checkpoint itself."""
-    found = () if "~" in call.id else tuple(map(held, call.wire_ids))  # an id that stands for two calls tells nothing
+    """Whether the checkpoint holds the call's result; None if the checkpoint itself does not show it."""
+    found = () if "~" in call.id else tuple(map(held, call.wire_ids))  # an id that stands for two calls proves nothing
     return True if True in found else False if False in found else None
 
 
-# ---- Arguments of calls that are being written and not shown yet, because the call is not known or belongs to a later
+# ---- Arguments of calls that are being written but not shown yet, because the call is unknown or belongs to a later
 # response. Bounded in number and characters. Pure.
 
 MAX_DRAFTS: Final = 512
 MAX_DRAFT_CHARS: Final = 4 * 1024 * 1024
-"""Of all of them."""
+"""The limit for all drafts together."""
 MAX_ID_CHARS: Final = 1024
 
 
@@ -177,7 +177,7 @@ class Drafts:
             self._texts[ids[0]] = ""
 
     def grow(self, ids: Sequence[str], piece: str) -> bool:
-        """False: it is too much."""
+        """Append to the draft of a known id. Returns False if the drafts exceed `MAX_DRAFT_CHARS`."""
         for one in ids:
             if one in self._texts:
                 before = self._texts[one]
@@ -198,19 +198,19 @@ class Drafts:
         self._chars = 0
 
 
-# ---- How many tool calls a turn may have, how large one may be, how much of them is remembered; and the error for
-# more.
+# ---- Limits: the number of tool calls in a turn, their size, and the bytes that are remembered; and the error above
+# a limit.
 
 MAX_CALLS: Final = 20_000
-"""Of one turn, finished ones included: their ids are remembered."""
+"""Calls in one turn, including finished calls, whose ids stay remembered."""
 MAX_OPEN_CALLS: Final = 512
-"""Calls that are being written, asked for, or answered and in no checkpoint."""
+"""Calls in the table: being written, asked for, or answered but in no checkpoint."""
 MAX_WIRE_IDS: Final = 8
-"""Of one call: each attempt may use others."""
+"""Ids that are kept for one call: each attempt may use new ids."""
 MAX_ARGUMENT_CHARS: Final = 1024 * 1024
-"""Of one call, as JSON. It is quoted in the answer, some dialects say it several times, and all of that at once."""
+"""Arguments of one call, as JSON. The response quotes them, in some dialects several times, all in memory at once."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
-"""Arguments and results that are kept until a checkpoint holds them. Of more, the oldest results are forgotten."""
+"""Arguments and results that are kept until a checkpoint holds them. Above the limit the oldest results are dropped."""
 
 
 def too_much(what: str) -> GatewayError:
@@ -245,9 +245,9 @@ class CallTable:
         self._ids: dict[str, Call] = {}  # by the ids that this attempt uses
         self._drafts = Drafts()
         self.writing = 0
-        """Calls of which the client has a part."""
+        """The number of calls that the client has received in part."""
         self.owed: list[Call] = []
-        """Expected once more on this attempt, and not repeated yet."""
+        """Calls that this attempt is expected to repeat and has not repeated yet."""
         self._used: set[str] = set()
         self._listed = self._round = self._left_out = 0
         self._bytes = 0
@@ -255,24 +255,24 @@ class CallTable:
         self._waiting: list[Call] = []  # asked for, to be shown in a later response
         self._closed = self._given = False  # the response has ended with calls; its results are here
 
-    # ---- what the server tells
+    # ---- messages from the server
 
     def listed(self, count: int) -> None:
-        """The server says how many calls this step has."""
+        """Record the server's count of calls in this step."""
         self._listed = count
 
     def left_out(self) -> None:
-        """One of the step's calls was rejected and is not in the table."""
+        """Count a call of this step that was rejected and is not in the table."""
         self._left_out += 1
 
     def begin(self, ids: Sequence[str], name: str, convert: Convert) -> Sequence[Event]:
-        """The server began to write a call: the client sees it grow."""
+        """The server began to write a call: show its start to the client unless it must be held back."""
         if self._drafts.knows(ids) or self._by_id(ids) is not None:
             return ()
         if self.owed:
             first = self.owed[0]
             if first.state is CallState.WRITING and first.name == name:
-                self._bind(ids, self.owed.pop(0))  # the one that was cut
+                self._bind(ids, self.owed.pop(0))  # the call that was cut
             else:
                 self._drafts.begin(ids)
             return ()
@@ -295,7 +295,7 @@ class CallTable:
         call.draft = grown(call.draft, piece)
         certain = sure(call.draft)
         if len(certain) <= len(call.streamed) or not certain.startswith(call.streamed):
-            return ()  # the whole call will tell
+            return ()  # the difference is settled when the call is whole
         more, call.streamed = certain[len(call.streamed) :], certain
         self._weigh(call)
         return (ToolCallDelta(call.id, more),)
@@ -310,7 +310,7 @@ class CallTable:
         *,
         typed: bool = False,
     ) -> Asked:
-        """The server wants the call executed. Raises Diverged when it is none of those that are expected."""
+        """The server wants the call executed. Raises Diverged if calls are expected and this is not one of them."""
         if len(arguments) > MAX_ARGUMENT_CHARS:
             raise too_much(f"a tool call with arguments of {len(arguments)} characters")
         may_show = self._may_show()
@@ -340,38 +340,38 @@ class CallTable:
         return Asked(call, events=self._show(call))
 
     def written(self, call_id: str) -> tuple[str, bool]:
-        """What was told of a call before it was asked for, and whether the client has a part of it."""
+        """(arguments received before the call was asked for, whether the client has a part of the call)."""
         call = self._ids.get(call_id)
         if call is not None and call.state is CallState.WRITING:
             return call.draft, call.begun
         return self._drafts.text(call_id), False
 
     def unseen(self, call_id: str) -> bool:
-        """This call reached no client, and no lost attempt made it."""
+        """Whether this call is new: it is not in the table, and no call of a lost attempt is expected."""
         return not self.owed and call_id not in self._ids
 
     def knows(self, call_id: str, name: str, arguments: str) -> bool:
-        """Whether this call was made before, or one of this tool is expected once more."""
+        """Whether this call was made before, or a repeated call of the same tool is expected."""
         known = self._ids.get(call_id)
         return (known is not None and may_be(known, name, arguments)) or any(call.name == name for call in self.owed)
 
     def taken(self, ids: Sequence[str]) -> None:
-        """The server shows a call with its result: the next checkpoint holds it."""
+        """The server confirmed a call's result: the next checkpoint holds it."""
         call = self._by_id(ids)
         if call is not None and call.state is CallState.ANSWERED:
             call.taken = True
 
     @property
     def answered(self) -> bool:
-        """Whether there are results that may not be in a checkpoint yet."""
+        """Whether some results may not be in a checkpoint yet."""
         return any(call.state is CallState.ANSWERED for call in self._calls.values())
 
     def checkpointed(self, held: Held, *, spoke: bool) -> None:
-        """`held`: what the checkpoint itself tells. `spoke`: the model said something after the newest results and
-        before this checkpoint."""
+        """Remove calls whose results the new checkpoint holds. `held` looks a result up in the checkpoint; `spoke`:
+        the model produced output between the newest results and this checkpoint."""
         for call in list(self._calls.values()):
             if call.state is not CallState.ANSWERED or call.exec_id is None:
-                continue  # on this attempt nobody has its result
+                continue  # this attempt has not received its result
             there = result_held(call, held)
             if there or (there is None and call.taken) or (spoke and call.saved is Saved.LIKELY):
                 self._forget(call)
@@ -382,7 +382,7 @@ class CallTable:
             self.went_on()
 
     def aborted(self, exec_id: int) -> Call | None:
-        """The server no longer wants the result. The client keeps its call; its answer goes nowhere."""
+        """The server no longer wants the result. The client keeps its call; its result is not sent to the server."""
         for call in self._calls.values():
             if call.exec_id == exec_id:
                 call.exec_id = None
@@ -394,7 +394,7 @@ class CallTable:
     # ---- a new attempt
 
     def reopened(self, held: Held) -> None:
-        """A new attempt begins at the last checkpoint, of which `held` tells."""
+        """A new attempt begins at the last checkpoint. `held` looks results up in that checkpoint."""
         for call in list(self._calls.values()):
             call.exec_id = None
             call.draft = ""
@@ -404,14 +404,14 @@ class CallTable:
                 if there or (there is None and call.saved is Saved.LIKELY):
                     self._forget(call)
             elif call.state is CallState.ASKED and not call.shown and not call.here:
-                self._forget(call)  # it waited for its turn, and the client never saw it
+                self._forget(call)  # it was held back, and the client never saw it
         self._waiting.clear()
         self._ids.clear()
         self._drafts.clear()
         self._listed = self._left_out = 0
         self.owed = list(self._calls.values())
 
-    # ---- what the step is
+    # ---- the step
 
     @property
     def step(self) -> Sequence[Call]:
@@ -419,7 +419,7 @@ class CallTable:
 
     @property
     def open(self) -> list[int]:
-        """Execs that wait for a result."""
+        """Ids of execs that wait for a result."""
         return [
             call.exec_id
             for call in self._calls.values()
@@ -428,28 +428,28 @@ class CallTable:
 
     @property
     def runs_here(self) -> bool:
-        """A call is being run on this side."""
+        """Whether a call is running in the gateway."""
         return any(call.here and call.state is CallState.ASKED for call in self._calls.values())
 
     def complete(self) -> bool:
-        """True when nothing more can be expected of this step; False when only silence can tell."""
+        """Whether the step certainly has no more calls. False if only silence can show it."""
         if not self._step or self.writing:
             return False
         return not self._parallel or (self._listed > 0 and not self.missing)
 
     @property
     def missing(self) -> bool:
-        """More calls were announced than have come."""
+        """Whether the server announced more calls than have arrived."""
         return len(self._step) + len(self._waiting) + self._left_out < self._listed
 
     @property
     def waits(self) -> bool:
-        """Calls came that the client is to see in a later response."""
+        """Whether calls are held back for a later response."""
         return bool(self._waiting)
 
     def take_written(self) -> Sequence[Event] | None:
-        """Some servers ask for the calls of a step one after the other, each after the result of the one before. So
-        those that are written whole are taken as asked for. None: one is not whole."""
+        """Treat calls that are written whole as asked for, because some servers ask for each call of a step only after
+        the previous result. Returns None if a call is incomplete."""
         written = [call for call in self._calls.values() if call.state is CallState.WRITING]
         if not all(written_whole(call) for call in written):
             return None
@@ -459,20 +459,20 @@ class CallTable:
         return [event for call in written for event in self._show(call)]
 
     def close_step(self) -> None:
-        """The client is asked to run what it was shown. Calls that come from now on wait for its next response."""
+        """The response ends with the shown calls. Later calls wait for the client's next response."""
         self._closed = True
 
     def went_on(self) -> None:
-        """The model did something after the results: its next call begins another step. Before that, a call may be a
-        late sibling of the answered ones."""
+        """The model continued after the results: its next call begins another step. Until then a new call may be a
+        late sibling of the answered calls."""
         if self._given and not self._waiting:
             self._given = False
             self._round += 1
 
-    # ---- what the client answers
+    # ---- results from the client
 
     def carries_text(self, call_id: str) -> bool:
-        """True when the answer to this call has free text: that of a redirected exec has, if it is a shell's output."""
+        """Whether the answer to this call can carry free text. A redirected exec's answer can if it is shell output."""
         return not self._calls[call_id].typed
 
     def submit(self, results: Iterable[ToolResult]) -> list[bytes]:
@@ -497,15 +497,15 @@ class CallTable:
         return () if call.exec_id is None else readdressed(replies, call.exec_id)
 
     def next_waiting(self) -> Sequence[Event]:
-        """Calls that had to wait: late siblings, or one when the client takes one at a time."""
+        """Show calls that were held back: all of them, or one if the client takes one at a time."""
         count = len(self._waiting) if self._parallel else 1
         shown, self._waiting = self._waiting[:count], self._waiting[count:]
         return [event for call in shown for event in self._show(call)]
 
-    # ---- which call is it
+    # ---- finding a call
 
     def _by_id(self, ids: Sequence[str]) -> Call | None:
-        """By its own id, the first one. Another one may stand for several calls that have ids of their own."""
+        """The call with the first of `ids`, its own id. Another id may be shared by several calls with own ids."""
         for one in ids:
             call = self._ids.get(one)
             if call is not None and (one == ids[0] or not call.own_id):
@@ -524,13 +524,13 @@ class CallTable:
             raise Diverged("the model asked for another call than before")
         if known is not None or draft:
             return None
-        # Told of under another id: some servers use two for one call.
+        # Written under another id: some servers use two ids for one call.
         candidates = [call for call in self._calls.values() if call.state is CallState.WRITING or call.early]
         return next((call for call in candidates if means(call, name, arguments, call.draft)), None)
 
     def _claim(self, call: Call) -> None:
-        """The attempt repeats an expected call. What came in earlier steps it would have repeated before: that is in
-        its checkpoint."""
+        """The attempt repeats an expected call. Calls of earlier steps would have been repeated first, so the attempt's
+        checkpoint holds them."""
         for old in self.owed:
             if old.step < call.step:
                 self._forget(old)

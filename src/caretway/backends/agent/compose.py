@@ -1,9 +1,9 @@
-"""TurnRequest -> the run request: system prompt as a rule or a message, history as content-addressed blobs, the newest
-user message and its images, `tool_choice` as a rule in words, "Continue." where nobody asks. Pure.
+"""Composes a run request from a TurnRequest: the system prompt as a rule or a message, the history as content-addressed
+blobs, the newest user message and its images, `tool_choice` as a rule in words. Pure.
 
-One blob for each earlier message, so that the same history always has the same ids and the upstream cache stays warm.
-A history that ends with tool results has no newest message: it is asked to go on in words, because some models answer
-nothing to `resume_action` without a checkpoint; `replay` in `agent_quirks` chooses.
+Each earlier message is one blob, so that the same history always has the same ids and the upstream cache stays warm.
+A history that ends with tool results has no newest message: a text asks the model to continue, because some models
+answer nothing to `resume_action` without a checkpoint. `replay` in `agent_quirks` chooses between the two.
 """
 
 import struct
@@ -30,26 +30,26 @@ from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
 from .wire_calls import PROVIDER, OfferedTools
 
-# ---- Warns, and never refuses, when a model may not see a picture: above 256 KiB or 2000 pixels, or a model that takes
-# text only. Reads the size of PNG, JPEG, GIF and WebP files. Pure.
+# ---- Warns if a model may not see an image: above 256 KiB or 2000 pixels, or with a model that takes text only. Reads
+# the size of PNG, JPEG, GIF and WebP files. Pure.
 #
-# Others saw a PNG of 430 KiB arrive as a grey area and a JPEG of 75 KiB as itself. Nothing is refused for it, so
-# nothing is held back here: the client is told.
+# Users report that a PNG of 430 KiB arrived as a grey area and a JPEG of 75 KiB arrived intact. Cursor does not refuse
+# large images, so the gateway sends them and warns the client.
 
 MAX_BYTES: Final = 256 * 1024
 MAX_PIXELS: Final = 2000
-"""Of the longer side."""
+"""Pixels of the longer side."""
 _MAX_SEGMENTS: Final = 200
-"""Of a JPEG before its size is told."""
+"""Segments of a JPEG that are searched for its size."""
 _TOLD: Final = 5
 _UNSEEN: Final = "and the model may see nothing of one above"
 _JPEG_SIZES: Final = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
-"""The markers of segments that begin with the size."""
+"""Markers of the segments that hold the size."""
 
 
 def picture_warning(pictures: Iterable[Image], model: str, sees: bool | None) -> str:
-    """What may be wrong with the pictures of a message, for people; empty when nothing is. `sees`: whether the model
-    takes pictures, as its list says."""
+    """A warning for people about images that the model may not see; empty if there is none. `sees`: whether the model
+    takes images, according to the model list."""
     warnings: list[str] = []
     for number, picture in enumerate(pictures, 1):
         if sees is False:
@@ -65,7 +65,7 @@ def picture_warning(pictures: Iterable[Image], model: str, sees: bool | None) ->
 
 
 def picture_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height, as the head of the file has them; None when it does not."""
+    """(width, height) from the head of the file; None if they cannot be read."""
     try:
         if data.startswith(b"\x89PNG\r\n\x1a\n"):
             return _pair(">II", data, 16)
@@ -76,7 +76,7 @@ def picture_size(data: bytes) -> tuple[int, int] | None:
         if data.startswith(b"\xff\xd8"):
             return _jpeg(data)
     except struct.error:
-        pass  # it ends within its head: reported when it is shown
+        pass  # the file ends within its head: its size stays unknown
     return None
 
 
@@ -112,26 +112,26 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-# ---- A finished conversation as opaque bytes: its conversation id, last checkpoint and the words that the model was
-# not given, written and read; and where blobs of earlier turns are found.
+# ---- Writes and reads a finished conversation as opaque bytes: conversation id, last checkpoint, and the text that the
+# model was not given. Also the source of blobs of earlier turns.
 
 
 def write_state(conversation_id: str, checkpoint: bytes, unread: str = "") -> bytes:
-    """`unread`: words beside tool results that the model was not given. They stand behind the id, in a line of their
-    own."""
+    """The conversation as bytes. `unread`: text that came with tool results and was not given to the model; it follows
+    the id on a separate line."""
     name = f"{conversation_id}\n{unread}" if unread else conversation_id
     head = name.encode("utf-8", "surrogatepass")
     return len(head).to_bytes(2, "big") + head + checkpoint
 
 
 def read_snapshot(snapshot: Snapshot) -> tuple[str, bytes]:
-    """(conversation id, checkpoint), as `write_state` put them together."""
+    """(conversation id, checkpoint) from the bytes of `write_state`."""
     head, checkpoint = _split(snapshot)
     return head.partition("\n")[0], checkpoint
 
 
 def with_unread(request: TurnRequest, snapshot: Snapshot) -> TurnRequest:
-    """A request that goes on with the snapshot, the words that the model was not given before its new ones."""
+    """The request that continues the snapshot, with the snapshot's unread text before the new messages."""
     unread = _split(snapshot)[0].partition("\n")[2]
     if not unread:
         return request
@@ -151,7 +151,7 @@ def no_blobs(_: bytes) -> bytes | None:
 
 
 def blob_source(snapshot: Snapshot | None) -> Callable[[bytes], bytes | None]:
-    """The source of an earlier turn's pieces."""
+    """The source of an earlier turn's blobs."""
     if snapshot is None:
         return no_blobs
     known: Mapping[bytes, bytes] = snapshot.blobs
@@ -160,11 +160,11 @@ def blob_source(snapshot: Snapshot | None) -> Callable[[bytes], bytes | None]:
 
 
 GO_ON: Final = "Continue."
-"""A run needs words of the user. A history that ends with the assistant's own says only this."""
+"""The user's text if the history ends with an assistant message: a run needs a user message."""
 RULES: Final = "<rules>\n{}\n</rules>"
-"""Instructions as a message of the user."""
+"""The form of instructions in a user message."""
 NARRATORS: Final = "composer"
-"""Models of this name tell of a call instead of making it, if nobody asks them not to."""
+"""Models with this prefix describe a call instead of making it, unless `CALL_IT` forbids that."""
 CALL_IT: Final = "When you want to use a tool, call it. Do not describe the call in text instead."
 GO_ON_WITH_RESULTS: Final = "Continue with the results of the tools above."
 
@@ -188,70 +188,70 @@ _WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
 
 
 class RunContext(Struct, frozen=True):
-    """What the gateway says about itself in a run: nothing about the client's machine that the client did not say."""
+    """What a run says about its environment: nothing about the client's machine that the client did not send."""
 
     os_version: str = ""
     shell: str = ""
     time_zone: str = ""
     system_delivery: Literal["rule", "message"] = "rule"
-    """Cursor drops root messages of the role `system`: instructions are a rule, or a message of the user."""
+    """Cursor drops root messages with the role `system`, so instructions are sent as a rule or a user message."""
     history_carrier: Literal["root", "typed"] = "root"
     replay_action: Literal["message", "resume"] = "message"
-    """How a replayed history that ends with tool results is asked to go on."""
+    """How the model is asked to continue a replayed history that ends with tool results."""
     replay_tool_names: Literal["plain", "prefixed"] = "plain"
-    """Tools in a replayed history by the client's names, or as the model sees them."""
+    """Whether a replayed history names tools as the client does or as the model sees them."""
     web: bool = False
-    """Cursor may search the web by itself."""
+    """Cursor may search the web itself."""
 
 
 class Opening(msgspec.Struct, frozen=True):
-    """The serialised messages that open one run, and reopen it after a lost connection. They are joined when they are
-    sent, so that runs with the same tools share one copy of them."""
+    """The serialised parts of the message that opens one run, and reopens it after a lost connection. They are joined
+    only when they are sent, so that runs with the same tools share one copy of the tools."""
 
     conversation_id: str
     ids: tuple[bytes, bytes]
-    """Of an AgentRunRequest: the conversation's, and those of the run."""
+    """Fields of an AgentRunRequest: the conversation's id, and the run's ids."""
     models: tuple[tuple[bytes, bytes], ...]
-    """The same, its two fields for the model: in the way in which it is asked for first, and in others to try."""
+    """The two model fields of an AgentRunRequest, for each way to name the model, in the order of trial."""
     state: bytes
-    """ConversationStateStructure."""
+    """A serialised ConversationStateStructure."""
     words: bytes | None
-    """UserMessage; None: the history ends with tool results."""
+    """A serialised UserMessage; None if the history ends with tool results."""
     history: bytes
-    """Of a UserMessageAction: the history, when it travels in typed fields."""
+    """The history field of a UserMessageAction, if the history travels in typed fields."""
     context: tuple[bytes, ...]
-    """RequestContext, in parts."""
+    """The parts of a serialised RequestContext."""
     tools: bytes
-    """Of an AgentRunRequest: its tools."""
+    """The tools field of an AgentRunRequest."""
     blobs: dict[bytes, bytes]
-    """The pieces of the state by their ids; the conversation takes them over."""
+    """The blobs of the state by id. The conversation takes ownership."""
     fresh: bool
-    """It begins a conversation, and goes on with none."""
+    """The run begins a new conversation."""
     model: str
-    """As it is asked for first, for errors."""
+    """The model's name, for errors."""
     context_tokens: int
-    """About what the model is going to read: what a continued conversation holds already, as Cursor counted it, and
-    what is new; else everything that was sent, and what Cursor puts before it. For usage estimates only."""
+    """An estimate of the model's input, for usage: for a continued conversation Cursor's last count plus the new text,
+    otherwise everything that is sent plus Cursor's own instructions."""
     adapted: str = ""
-    """What of the request was changed for the model."""
+    """What was changed in the request for the model."""
     pictures: str = ""
-    """What may keep the model from seeing its pictures."""
+    """The warning about images that the model may not see."""
 
     @property
     def kept_as(self) -> str:
-        """What a snapshot calls the conversation."""
+        """The conversation's id in a snapshot."""
         return self.conversation_id
 
     def renamed(self, conversation_id: str) -> "Opening":
-        """The same opening under another conversation id; one that continues keeps its id."""
+        """This opening with another conversation id. An opening that continues a conversation keeps its id."""
         if not self.fresh:
             return self
         ids = embed(_CONVERSATION, conversation_id.encode()), self.ids[1]
         return msgspec.structs.replace(self, conversation_id=conversation_id, ids=ids)
 
     def run_request(self, checkpoint: bytes | None = None, model: int = 0) -> bytes:
-        """The AgentClientMessage that opens an attempt; with a checkpoint it resumes from there. `model`: which of
-        the ways to ask for it."""
+        """The AgentClientMessage that opens an attempt, or resumes it from a checkpoint. `model` is an index into
+        `models`."""
         context = [*self.context]
         if self.words is None or checkpoint is not None:
             action = around(_RESUME, around(_RESUME_CONTEXT, context))
@@ -265,12 +265,12 @@ class Opening(msgspec.Struct, frozen=True):
 
 
 class Composer:
-    """Writes openings. Remembered: what is the same in many of them."""
+    """Composes openings, and keeps the parts that many openings share."""
 
     def __init__(
         self, surroundings: RunContext, max_message_bytes: int = MAX_MESSAGE_BYTES, *, check_limits: bool = True
     ) -> None:
-        """`check_limits`: what Cursor is known to refuse is not sent (`sent_limits.py`)."""
+        """`check_limits`: apply Cursor's known limits before sending (`sent_limits.py`)."""
         self._check_limits = check_limits
         self._surroundings = surroundings
         self._max_message_bytes = max_message_bytes
@@ -291,16 +291,16 @@ class Composer:
         shapes: tuple[ModelShape, ...] = (ModelShape.BASE,),
         simplest: bool = False,
     ) -> Opening:
-        """The opening of a run. With a checkpoint only what follows the last assistant message travels. `workspace`:
-        only when tools run here, inside this directory. `unseen`: tokens that Cursor puts before a new conversation.
-        `shapes`: how to ask for the model, best first. `simplest`: tools' schemas as any maker takes them."""
+        """The opening of a run. With a checkpoint only messages after the last assistant message are sent. `workspace`:
+        the directory in which the gateway runs tools, if it does. `unseen`: the tokens of Cursor's own instructions.
+        `shapes`: ways to name the model, best first. `simplest`: use tool schemas that every model maker accepts."""
         if request.large:
             check_sizes(request.messages, self._max_message_bytes)
         talk = request.talk
-        # Instructions and nothing else are what is to be answered.
+        # A request with instructions only: they become the user's message.
         history, newest = split_newest(talk) if talk else ([], joined(request.messages))
         if newest is not None and ends_with_results(request.messages):
-            newest = joined((_WITH_RESULTS, newest))  # the system's words alone ask for nothing
+            newest = joined((_WITH_RESULTS, newest))  # system text alone does not ask the model to continue
         system = _system(request, instructed=bool(talk))
         as_rule = self._surroundings.system_delivery == "rule"
         state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
@@ -351,8 +351,8 @@ class Composer:
 
 
 def message_bytes(parts: Iterable[object]) -> int:
-    """What the texts and images of a message take, those in its results included, as Cursor keeps them: images in
-    base64. About, where it is not ASCII."""
+    """The size of a message's texts and images, including tool results, as Cursor stores them: images in base64.
+    Approximate for text that is not ASCII."""
     count = 0
     for part in parts:
         match part:
@@ -380,7 +380,7 @@ def _used_tokens(checkpoint: bytes) -> int:
     try:
         return pb.ConversationStateStructure.FromString(checkpoint).token_details.used_tokens
     except DecodeError:
-        return 0  # reported when it is read as a conversation
+        return 0  # an error is reported when the checkpoint is read as a conversation
 
 
 def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
@@ -409,9 +409,9 @@ def _system(request: TurnRequest, *, instructed: bool) -> str:
 
 
 def split_newest(talk: list[Message]) -> tuple[list[Message], Message | None]:
-    """(the history, the user's newest words or None when the history ends with tool results).
+    """(the history, the user's newest message or None if the history ends with tool results).
 
-    What the user said since the last assistant or tool message is one new message: clients split it as they like.
+    All user messages after the last assistant or tool message are joined, because clients split them differently.
     """
     cut = len(talk)
     while cut and talk[cut - 1].role is Role.USER:
@@ -425,8 +425,8 @@ def split_newest(talk: list[Message]) -> tuple[list[Message], Message | None]:
 
 
 def tool_rule(request: TurnRequest) -> str:
-    """`tool_choice` has no field on the wire: it is a rule to the model, checked when the step ends. Some models are
-    told a rule anyway."""
+    """The rule that replaces `tool_choice`, which has no field on the wire; the step's end checks it. Some models get
+    a rule in mode `auto` too."""
     match request.tool_choice.mode:
         case "required" if request.tools:
             return "You must call at least one of the offered tools before you answer in text."
@@ -439,7 +439,7 @@ def tool_rule(request: TurnRequest) -> str:
 
 
 def _picture_id(data: bytes, number: int) -> str:
-    """A UUID, the same for the same picture in the same place."""
+    """A UUID that depends only on the image and its position."""
     return str(UUID(bytes=blob_id(blob_id(data) + number.to_bytes(4, "big"))[:16], version=4))
 
 

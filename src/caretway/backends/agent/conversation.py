@@ -1,8 +1,8 @@
-"""The protocol of one turn, sans I/O: what each server message leads to (deltas, execs, blobs, queries, checkpoints,
-`turn_ended`), tool results and the user's words beside them. Attempts and retries: `run_life.py`.
+"""The protocol of one turn, sans I/O: the effect of each server message (deltas, execs, blobs, queries, checkpoints,
+`turn_ended`), and of tool results and the text that comes with them. `run_life.py` handles attempts and retries.
 
-In: serialised AgentServerMessages, tool results, the time, and that an attempt was lost. Out: `events` for the client,
-`outgoing` messages in their order, `jobs` to run here. Each KV and exec request is answered in the call that brings it.
+Input: serialised AgentServerMessages, tool results, the time, and the loss of an attempt. Output: `events` for the
+client, `outgoing` messages in order, `jobs` for the gateway. Each KV request is answered in the call that brings it.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,8 @@ from .wire_calls import (
     with_extra,
 )
 
-# ---- Words that the model says after a response has ended with calls: kept for the next response, at most 1 MiB. Pure.
+# ---- Text that the model writes after a response has ended with calls: kept for the next response, at most 1 MiB.
+# Pure.
 
 MAX_LATE_BYTES: Final = 1024 * 1024
 
@@ -58,13 +59,13 @@ class LateWords:
         self._bytes = 0
 
     def keep(self, events: Sequence[Event]) -> bool:
-        """False: it is more than is kept."""
+        """Store the events. Returns False if they exceed `MAX_LATE_BYTES`."""
         self._events += events
         self._bytes += sum(map(weight, events))
         return self._bytes <= MAX_LATE_BYTES
 
     def take(self) -> tuple[Sequence[Event], int]:
-        """The events, and how many characters they have."""
+        """(the stored events, the number of characters in their text)."""
         events, self._events, self._bytes = self._events, [], 0
         return events, sum(len(event.text) for event in events if isinstance(event, TextDelta | ReasoningDelta))
 
@@ -75,8 +76,8 @@ _READ_ONLY: Final = frozenset({"read_args", "redacted_read_args", "ls_args", "gr
 
 
 class Conversation(RunLife):
-    """What comes out stands in `events`, `outgoing`, `jobs` and `aborted_jobs`; the caller takes it and leaves them
-    empty. `feed` says whether there is more to do than to report events: for a delta there is not, so it is cheap."""
+    """One turn's conversation. The caller takes the output from `events`, `outgoing`, `jobs` and `aborted_jobs` and
+    empties them. `feed` returns whether there is more to do than to report events, so that a delta is cheap."""
 
     __slots__ = (
         "_check",
@@ -107,8 +108,8 @@ class Conversation(RunLife):
         pace: StepPace | None = None,
         web: WebSearch = "client",
     ) -> None:
-        """`unseen`: what the opening counts for Cursor's own instructions; `learn` is told what they really are.
-        `pace`: what is known of the model's steps. `web`: who searches it."""
+        """`unseen`: the tokens that the opening assumes for Cursor's own instructions; `learn` receives the real count.
+        `pace`: the model's known pauses between calls. `web`: who searches the web."""
         super().__init__(opening, request, limits, fetch_blob, pace)
         self._tools = offered_names(request)
         self._check = ArgumentCheck(request.tools, CORRECTIONS)
@@ -118,23 +119,23 @@ class Conversation(RunLife):
         self._learn = learn
         self._web = web
         self._older: frozenset[bytes] = frozenset()  # messages of the checkpoint before the newest
-        self._kept = True  # the newest checkpoint is the one we have
+        self._kept = True  # `_checkpoint` is the newest checkpoint
         self._oversized = 0
         self._late_words = LateWords()
         self._unread: Sequence[Text] = ()
-        """Of the system, beside results that have no place for words: for the next result that has one, or for the
-        next turn of the user."""
+        """System text that came with results that cannot carry text: it waits for a result that can, or for the user's
+        next turn."""
 
     def feed(self, payloads: Sequence[bytes], now: float) -> bool:
-        """Messages of one read. True: there may be more to do now than to tell `events`. May end the turn; never
-        raises."""
+        """Process the messages of one read. Returns True if there may be more to do than to report `events`. May end
+        the turn; never raises."""
         self.watch.heard = now
         more, kind, words = False, 0, ""
         try:
             for payload in payloads:
                 if self.phase is RunPhase.RUNNING and (delta := read_delta(payload)) is not None:
                     if delta[0] == kind:
-                        words += delta[1]  # what was read together is told together
+                        words += delta[1]  # deltas of one read are reported as one event
                         continue
                     if words:
                         self._delta(kind, words, now)
@@ -167,7 +168,7 @@ class Conversation(RunLife):
     # ---- the client's side
 
     def submit(self, results: Sequence[ToolResult], extra: Sequence[Text], now: float, demanded: str = "") -> None:
-        """Answer the calls of the step. Raises GatewayError(TURN_GONE) before anything is sent when it cannot."""
+        """Answer the calls of the step. Raises GatewayError(TURN_GONE), before anything is sent, if it cannot."""
         if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
         if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
@@ -181,7 +182,7 @@ class Conversation(RunLife):
         self.phase = RunPhase.RUNNING
         self.visible = False
         self._tally.next_response(results, warm=self.watch.hush(now) <= CACHE_LIFE_S)
-        # Whatever the last response left unread is not this response's business.
+        # Drop the events that the last response left unread.
         self._named.next_step(demanded)
         self.events = [TurnStarted(self._tally.expected, self._opening.adapted), *self._said_late()]
         self.outgoing.extend(self._calls.submit(results))
@@ -195,7 +196,7 @@ class Conversation(RunLife):
             self._settle_step(now)
 
     def _said_late(self) -> Sequence[Event]:
-        """What was said after the last response had ended."""
+        """Events that arrived after the last response had ended."""
         events, chars = self._late_words.take()
         if events:
             self.visible = self._moved = True
@@ -203,7 +204,7 @@ class Conversation(RunLife):
         return events
 
     def finish_job(self, call: Call, messages: Sequence[bytes], now: float) -> None:
-        """The outcome of a job that ran on this side."""
+        """Answer a call whose job ran in the gateway."""
         self.watch.progressed = now
         self._heard = True
         self._known_there = False
@@ -247,14 +248,14 @@ class Conversation(RunLife):
                 if plan := plan_text(message.interaction_query):
                     self._words(heavy.TEXT, plan, now)  # always the same: an attempt may repeat it
             case _:
-                pass  # newer servers say more than we know; silence is what the official client answers too
+                pass  # a message of a newer server: the official client does not answer unknown messages either
 
     def _save(self, checkpoint: pb.ConversationStateStructure, now: float) -> None:
         self.watch.progressed = now
         state = checkpoint.SerializeToString()
         self._kept = bool(state)
         if not state:
-            return  # one came that is too large to be kept (`wire.heavy`): the last one stays good for a new attempt
+            return  # the checkpoint is too large to keep (`wire.heavy`): a new attempt starts from the previous one
         self._checkpoint = state
         if self._unconfirmed:
             self._confirmed()
@@ -275,7 +276,7 @@ class Conversation(RunLife):
             case "thinking_delta":
                 self._words(heavy.THINKING, update.thinking_delta.text, now)
             case "token_delta":
-                self._more_comes(now)  # long reasoning may tell nothing else for minutes
+                self._more_comes(now)  # long reasoning may send nothing else for minutes
                 self._tally.counted(update.token_delta.tokens)
             case "heartbeat" | None:
                 pass
@@ -308,7 +309,7 @@ class Conversation(RunLife):
                 self.watch.progressed = now
 
     def _more_comes(self, now: float) -> None:
-        """A sign that the model is writing."""
+        """Note that the model is writing, and how long it was silent before."""
         watch = self.watch
         silence = now - max(watch.called, watch.spoken)
         if silence > self._silence:
@@ -324,7 +325,7 @@ class Conversation(RunLife):
         late = self.events[before:]
         del self.events[before:]
         if not self._late_words.keep(late):
-            self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results are told to a fresh run
+            self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results go to a fresh run
 
     def _delta(self, kind: int, words: str, now: float) -> None:
         watch = self.watch
@@ -354,7 +355,7 @@ class Conversation(RunLife):
                 self._show(self._calls.begin(ids, name, mcp_answer))
         self._show(self._calls.grow(ids, partial.args_text_delta))
         if self._calls.writing:
-            self._settle_step(now)  # the step has one more call
+            self._settle_step(now)  # the step has another call
 
     def _turn_ended(self, ended: pb.TurnEndedUpdate) -> None:
         if self.phase is not RunPhase.RUNNING:
@@ -373,7 +374,7 @@ class Conversation(RunLife):
         self._ended = True
         self.phase = RunPhase.OVER
 
-    # ---- execs: every one gets an answer
+    # ---- execs: each gets an answer
 
     def _exec(self, exec_: pb.ExecServerMessage, now: float) -> None:
         self.watch.progressed = now
@@ -401,8 +402,8 @@ class Conversation(RunLife):
                 self._ask(exec_, call_id, name, arguments, mcp_answer, now)
 
     def _too_large(self, exec_: pb.ExecServerMessage, now: float) -> None:
-        """Its arguments are more than can be worked on. When the model's own text of the call was told and is whole,
-        that is the call; else the model is told that it was too large."""
+        """The call's arguments are too large to process. If the model's own text of the call has arrived whole, it is
+        used; otherwise the answer tells the model that the call was too large."""
         self.watch.progressed = now
         name, call_id = client_name(exec_.mcp_args, self._tools), exec_.mcp_args.tool_call_id
         if name in self._tools and self._named.rejects(name):
@@ -435,12 +436,12 @@ class Conversation(RunLife):
                 raise error
 
     def _rejects(self, call_id: str, name: str, arguments: str) -> bool:
-        """A new attempt may repeat calls of earlier steps: those have their results."""
+        """Whether `tool_choice` forbids the call. A new attempt may repeat allowed calls of earlier steps."""
         return not self._calls.knows(call_id, name, arguments) and self._named.rejects(name)
 
     def _reject(self, exec_: pb.ExecServerMessage, now: float) -> None:
-        """A call of another tool than the demanded one. The last one is not answered: either the demanded call stands
-        beside it, or the turn ends."""
+        """Reject a call of another tool than the demanded tool. The last rejection is withheld: either the demanded
+        call comes in the same step, or the turn ends."""
         self._tally.calling()
         self._heard = True
         self._calls.left_out()
@@ -476,7 +477,7 @@ class Conversation(RunLife):
             silence = self.watch.hush(now)
             late = not asked.call.shown if self.phase is RunPhase.PAUSED else bool(asked.events) and self._unconfirmed
             if late:
-                silence = self._silence or silence  # the first sign of it tells how long it was silent
+                silence = self._silence or silence  # the silence ended with the first sign of the call
                 self._pace.late(silence)
             silence = max(silence, self._silence)
             self._silence = 0.0
@@ -493,15 +494,14 @@ class Conversation(RunLife):
             self._calls.went_on()
 
     def _confirmed(self) -> None:
-        """Upstream has the results of the step: a call from now on is not a sibling of the answered ones."""
+        """Upstream has the results of the step: a later call is not a sibling of the answered calls."""
         self._pace.settled(self._longest_silence)
         self._unconfirmed = False
         self._silence = 0.0
 
 
-# ---- Begins the conversations of one account, over whatever carries them: openings are composed, blobs of earlier
-# turns are found, and what was learned in one turn (tokens that are not sent, pauses between calls) is known in the
-# next.
+# ---- Begins the conversations of one account, for any transport: composes openings, finds blobs of earlier turns, and
+# keeps what one turn learned (tokens that Cursor adds, pauses between calls) for the next.
 
 
 class NewConversations:

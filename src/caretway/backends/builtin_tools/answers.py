@@ -1,7 +1,7 @@
-"""A client tool's outcome -> the typed result of the exec (shell, read, write, delete, ls, grep, glob, fetch): success,
-not found, rejected or error. One function for each kind. Pure.
+"""Converts a client tool's outcome into the typed result of the exec (shell, read, write, delete, ls, grep, glob,
+fetch): success, not found, rejected or error. One function for each kind. Pure.
 
-Nothing is looked up or retried: the model gets the client's result, in the type that it expects. The caller puts the
+Nothing is looked up or retried: the model gets the client's result in the type that it expects. The caller sets the
 exec's id on the messages.
 """
 
@@ -19,11 +19,11 @@ from ...cursor.wire.messages import pb
 from .exec_intent import written_text
 from .execs import shell_rejected
 
-# ---- Did the client's tool fail? Told by the error flag, an exit code, or words (short, beginning like an error,
-# naming the file). Also a person's refusal, an image, a JSON list with one entry, lone surrogates.
+# ---- The outcome of the client's tool: failed, refused by a person, or successful. Also unwraps images and JSON lists
+# with one entry, and replaces lone surrogates.
 #
-# Clients report a failure in three ways: the protocol's error flag, an exit code, or words. Words are believed only
-# when they are short, begin like an error and, where the text might be a file's own, name the file in question.
+# Clients report a failure in three ways: the protocol's error flag, an exit code, or words. Words count only if they
+# are short, begin like an error and, where the text might be a file's content, name the requested file.
 
 _ERROR: Final = re.compile(
     r"(?:error\b|failed\b|enoent\b|eacces\b|file not found|file does not exist|no such file|permission denied"
@@ -49,12 +49,12 @@ class Outcome(Struct, frozen=True):
     text: str
     failed: bool = False
     exit_code: int | None = None
-    """None: not reported."""
+    """None if the client did not report it."""
     refused: bool = False
     """A person refused the call."""
     image: bytes | None = None
     raw: bool = False
-    """The text is a command's output, not a tool's presentation of something."""
+    """The text is a command's output, without a tool's formatting."""
 
     @property
     def missing(self) -> bool:
@@ -62,7 +62,7 @@ class Outcome(Struct, frozen=True):
 
 
 def sayable(text: str) -> str:
-    """The text as protobuf accepts it: JSON can escape lone surrogates, UTF-8 cannot."""
+    """The text with lone surrogates replaced: JSON can escape them, but protobuf needs valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def sayable(text: str) -> str:
 
 
 def only_entry(result: ToolResult) -> ToolResult:
-    """The result of the only entry, for tools that take a list and answer with a JSON list of objects."""
+    """The single entry's result, if a tool that takes lists answered with a JSON list of one object."""
     text = result.text
     if len(text) > MAX_ENTRY_CHARS or not text.lstrip().startswith(("[{", "[\n")) or crowded(text):
         return result
@@ -106,7 +106,7 @@ def refused(text: str, *, failed: bool) -> bool:
 
 
 def sounds_failed(text: str, path: str | None = None) -> bool:
-    """True for an error in words. With `path`, the words must name it."""
+    """Whether the text is an error message. With `path`, the message must name the file."""
     message = text.strip()
     if not message or len(message) > _SHORT or message.count("\n") > 4:
         return False
@@ -115,17 +115,17 @@ def sounds_failed(text: str, path: str | None = None) -> bool:
     return path is None or posixpath.basename(path.rstrip("/")) in message
 
 
-# ---- A file's content out of a read tool's output: line numbers, frames, `<system-reminder>` and truncation notes
-# removed, only where they are certain.
+# ---- Extracts a file's content from a read tool's output: removes line numbers, frames, `<system-reminder>` and
+# truncation notes, only where they are certain.
 #
-# Line numbers are removed only if every line has one and they count up by one. Anything doubtful stays.
+# Line numbers are removed only if every line has a number and the numbers count up by one.
 
 
 class FileText(Struct, frozen=True):
     content: str
     total_lines: int
     truncated: bool = False
-    """The client says that the file goes on."""
+    """The client says that the file has more lines."""
 
 
 _REMINDER: Final = "</system-reminder>"
@@ -145,9 +145,9 @@ _NUMBERED: Final = (
     re.compile(r"(?=.{6}\t|\d{7,9}\t) *(\d{1,9})\t(.*)", re.DOTALL),
     re.compile(r"(\d{5,9})\| ?(.*)", re.DOTALL),
 )
-"""Line numbers that tools print: an arrow; `cat -n` in its six columns; five digits and a bar."""
+"""Formats of line numbers: number and arrow; `cat -n` with six columns; five digits and a bar."""
 _NUMBERED_IN_FRAME: Final = (re.compile(r"(\d{1,9}): ?(.*)", re.DOTALL), *_NUMBERED)
-"""Inside a frame even the simplest form is certain enough."""
+"""Inside a frame the simplest format, number and colon, is also certain enough."""
 
 
 def read_file_text(text: str, path: str) -> FileText:
@@ -178,7 +178,7 @@ def count_lines(text: str) -> int:
 
 
 def _without_reminders(text: str) -> str:
-    """Clients add notes for the model after the content: a few at most."""
+    """Remove the notes for the model that clients append to the content."""
     for _ in range(_MAX_REMINDERS):
         bare = text.rstrip()
         start = bare.rfind("<system-reminder>") if bare.endswith(_REMINDER) else -1
@@ -204,13 +204,13 @@ def _without_numbers(text: str, forms: tuple[re.Pattern[str], ...]) -> str:
     return text
 
 
-# ---- A directory tree out of a listing tool's text: `ls -1Ap`, indented trees, bullets, types and sizes, whole paths;
-# at most 32 levels deep.
+# ---- Builds the wire's directory tree from a listing tool's text and the requested path: `ls -1Ap`, indented trees,
+# bullets, types and sizes, whole paths; at most 32 levels deep.
 #
-# In: text and the path that was asked for. Out: the wire's tree. A line in no known format is a file's name.
+# A line in an unknown format is taken as a file's name.
 
 MAX_DEPTH: Final = 32
-"""Deeper entries are put on the last level: messages have a nesting limit."""
+"""Deeper entries go to the last level, because messages have a nesting limit."""
 
 _LINE: Final = re.compile(r"(?P<indent>[ \t│|]*(?:[├└+`][─-]{1,3} ?)?)(?P<bullet>- )?(?P<name>.*)")
 _TITLE: Final = re.compile(
@@ -246,7 +246,7 @@ class _Folder(Struct):
 
 
 def flat(text: str, path: str) -> pb.LsDirectoryTreeNode:
-    """One name per line, `/` behind directories."""
+    """The tree of a listing with one name per line and `/` after directories."""
     root = _Folder()
     for line in text.split("\n"):
         name = line.removesuffix("\r")
@@ -293,13 +293,13 @@ def _entry(name: str) -> tuple[str, bool]:
 
 
 def _is_root(name: str, path: str) -> bool:
-    """The first line of a tree may be the directory itself."""
+    """Whether the first line of a tree names the listed directory itself."""
     bare = name.rstrip("/")
     return name.startswith("/") or bare == "." or (bool(path) and bare == path.rstrip("/"))
 
 
 def _relative(name: str, place: str) -> str:
-    """Tools that list paths repeat the directory in each."""
+    """The name without the listed directory, which some tools repeat in each path."""
     prefix = place.rstrip("/") + "/"
     return name[len(prefix) :] if place and name.startswith(prefix) else name
 
@@ -310,21 +310,21 @@ def _node(folder: _Folder, path: str, *, top: bool = False) -> pb.LsDirectoryTre
         abs_path=path,
         children_dirs=folders,
         children_files=[pb.LsDirectoryTreeNode.File(name=name) for name in folder.files],
-        # A directory without anything in it may be empty, or not have been opened.
+        # A directory without entries may be empty or may not have been listed.
         children_were_processed=top or bool(folder.folders or folder.files),
         num_files=len(folder.files) + sum(inner.num_files for inner in folders),
     )
 
 
-# ---- Search results out of a grep tool's text: `path:line:text`, matches grouped under their file, counts, plain
-# paths, context lines, truncation notes. Pure.
+# ---- Parses search results from a grep tool's text: `path:line:text`, matches grouped by file, counts, plain paths,
+# context lines, truncation notes. Pure.
 
 _NUMBER: Final = r"(\d{1,9})"
 _MATCH: Final = re.compile(rf"(.+?):{_NUMBER}:(.*)")
 _CONTEXT: Final = re.compile(rf"(.+?)-{_NUMBER}-(.*)")
 _COUNT: Final = re.compile(rf"(.+):{_NUMBER}")
 _ROW: Final = re.compile(rf"\s*(?:Line |L){_NUMBER}: ?(.*)|\s*{_NUMBER}[:|] ?(.*)")
-"""A match under the name of its file."""
+"""A match below the line with its file's name."""
 _HEADING: Final = re.compile(r"File: (.+)|(\S.*):")
 _NOISE: Final = re.compile(
     r"--|(?:found|showing) \d+ .*|no (?:files|matches|results)(?: were)?(?: found)?\b.*|\(.*\)|---|```"
@@ -345,14 +345,14 @@ class _Found(Struct):
 
 
 def files(text: str) -> pb.GrepUnionResult:
-    """Every line a path."""
+    """The result for a text in which every line is a path."""
     paths = list(dict.fromkeys(line.strip() for line in _lines(text)))
     truncated = _is_truncated(text)
     return pb.GrepUnionResult(files=pb.GrepFilesResult(files=paths, total_files=len(paths), client_truncated=truncated))
 
 
 def matches(text: str, mode: str, *, with_context: bool) -> pb.GrepUnionResult:
-    """In the requested mode if the text has that format; a tool without modes prints its own."""
+    """The result in the requested mode if the text has that format; otherwise in the mode of the text."""
     if mode == "count" and (counts := _counts(text)) is not None:
         return pb.GrepUnionResult(count=counts)
     if mode == "files_with_matches" and not any(_MATCH.fullmatch(line) for line in _lines(text)):
@@ -414,7 +414,7 @@ def _counts(text: str) -> pb.GrepCountResult | None:
 
 
 def _is_truncated(text: str) -> bool:
-    """Clients report a cut in their last lines, or in the first."""
+    """Whether the first line or one of the last lines reports a truncation."""
     edges = [*text[:300].split("\n")[:1], *text[-300:].split("\n")[-3:]]
     return any(_NOISE.fullmatch(line.strip()) and _TRUNCATED.search(line) for line in edges)
 
@@ -557,7 +557,7 @@ def fetch(args: pb.FetchArgs, outcome: Outcome) -> list[Reply]:
         result.error.url, result.error.error = args.url, outcome.text
     else:
         result.success.url, result.success.content = args.url, outcome.text
-        result.success.status_code = 200  # a tool that fetched has had an OK, whichever it was
+        result.success.status_code = 200  # the tool reports success but not the status code
     return [Reply(fetch_result=result)]
 
 

@@ -1,5 +1,5 @@
-"""What an exec asks for, as a role and values under the property names that clients use: paths, commands, timeouts in
-milliseconds or seconds, lines from 0 or 1. Tables; knows no schema and no result."""
+"""Expresses an exec as a tool role and values under the property names that clients use: paths, commands, timeouts in
+milliseconds or seconds, lines from 0 or 1; and fits the values to a client tool's schema. Knows no result."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,11 +13,11 @@ from ...cursor.wire.messages import pb
 from ...schemas.check import SchemaChecker
 from ...schemas.run import Unreadable
 
-# ---- Which client tool does what, by its name: shell, read, list, grep, glob, write, delete, fetch; vague and
-# namespaced names, names that need evidence in the schema. Edit tools are left out.
+# ---- The role of a client tool by its name: shell, read, list, grep, glob, write, delete, fetch; vague and namespaced
+# names, names that need evidence in the schema. Edit tools have no role.
 #
-# Names only decide which tools are candidates; a tool's JSON schema decides whether it can do the job (`fitting`). An
-# edit is not a write, and its old text must not be made up.
+# The name makes a tool a candidate; its JSON schema decides whether it can do the job (`fit`). An edit tool cannot do
+# a write, because its old text must not be invented.
 
 
 class ToolRole(Enum):
@@ -70,14 +70,13 @@ VAGUE: Final = frozenset(
         *("terminal", "search_code", "code_search", "content_search", "search_text", "dir_list"),
     }
 )
-"""With a namespace these may mean anything: `notes__delete` does not delete files."""
+"""Names that have no role behind a namespace: `notes__delete` does not delete files."""
 
 EVIDENCE: Final[dict[str, frozenset[str]]] = {
     "search": frozenset({"path", "directory", "dir", "glob", "include", "filepattern", "searchpath"}),
     "searchcodebase": frozenset({"queries", "patterns", "pattern", "regex"}),
 }
-"""Names that also have other meanings (searching the web, or by meaning): the tool must declare one of these
-arguments."""
+"""Ambiguous names (web search, semantic search) -> arguments of which the tool must declare at least one."""
 
 _NAMESPACE: Final = re.compile(r"__|[./:-]")
 
@@ -133,18 +132,17 @@ def _has_evidence(name: str, tool: ToolSpec) -> bool:
     return isinstance(properties, dict) and any(plain(key) in wanted for key in properties if isinstance(key, str))
 
 
-# ---- Fits an exec's values to a client tool's JSON schema: names spelled differently, `anyOf` branches, required
-# properties filled only with a default, null or label. Never makes a value up; else no fit.
+# ---- Fits an exec's values to a client tool's JSON schema: handles spellings of names and `anyOf` branches, and fills
+# required properties only with a default, null, a label or the caller's `fills`. Never invents a value.
 #
-# Values may be renamed or left out. What the caller gives for the case that it is required (`fills`) may be added too.
-# Knows nothing about tools or execs.
+# Values may be renamed or left out. Knows nothing about tools or execs.
 
 
 class Need(IntEnum):
     MUST = 0
-    """Without it the call would do something else."""
+    """Without the value the call would do something else."""
     SHOULD = 1
-    """Without it the result would be larger or less exact than what was asked for."""
+    """Without the value the result would be larger or less exact than requested."""
     MAY = 2
 
 
@@ -154,7 +152,7 @@ class Form(Struct, frozen=True):
     names: tuple[str, ...]
     value: object
     says: re.Pattern[str] | None = None
-    """Only for a property whose description matches."""
+    """The form is used only for a property whose description matches."""
 
 
 class Value(Struct, frozen=True):
@@ -176,8 +174,8 @@ def fit(
     label: str | None = None,
     fills: Sequence[Form] = (),
 ) -> dict[str, object] | None:
-    """The arguments. None when a value of need `least` or stronger has no place, or the schema requires more than
-    these and `fills`."""
+    """The arguments for the schema. None if a value of need `least` or stronger has no property, or if a required
+    property cannot be filled."""
     branches = _branches(schema)
     if branches:
         made = (fit(branch, values, least=least, label=label, fills=fills) for branch in branches)
@@ -199,7 +197,7 @@ def fit(
 
 
 def _branches(schema: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """The forms of a tool that takes one of several and declares no argument outside of them."""
+    """The branches of a schema that consists of alternatives and declares no properties outside them."""
     for word in ("anyOf", "oneOf"):
         several = schema.get(word)
         if isinstance(several, list | tuple) and "properties" not in schema:
@@ -230,7 +228,7 @@ def _place(
 ) -> tuple[str, object] | None:
     for form in value.forms:
         if declared is None:
-            # Nothing is said about names: the usual ones are a fair guess for what matters, not for extras.
+            # The schema declares no names: use the usual name, except for optional values.
             if form.says is None and value.need is not Need.MAY and form.names[0] not in taken:
                 return form.names[0], form.value
             continue
@@ -265,7 +263,7 @@ def _complete(
     label: str | None,
     fills: Sequence[Form],
 ) -> bool:
-    """Fill in required properties where that adds no information."""
+    """Fill a required property if that adds no information. Returns False if it cannot."""
     of = declared.get(name) if declared is not None else None
     offers: list[object] = []
     if label is not None and plain(name) in LABELS:
@@ -283,13 +281,13 @@ def _complete(
 
 
 class _Checker:
-    """A checker for the schema. One that cannot be read accepts nothing."""
+    """A checker for the schema. An unreadable schema accepts nothing."""
 
     def __init__(self, schema: Mapping[str, object]) -> None:
         self._checker = SchemaChecker(schema)
 
     def takes(self, name: str, value: object) -> bool:
-        """True when the schema accepts this value for this property, whatever else it requires."""
+        """Whether the schema accepts this value for this property, regardless of other properties."""
         try:
             return not any(problem.path[:1] == (name,) for problem in self._checker.problems({name: value}))
         except Unreadable:
@@ -308,9 +306,9 @@ class Intent(Struct, frozen=True):
     label: str | None = None
     """The text for a required free-text label."""
     ranged: bool = False
-    """Only a part of a file is asked for."""
+    """The exec asks for a part of a file."""
     fills: tuple[Form, ...] = ()
-    """What may be said where a tool requires it, though nobody asked for it."""
+    """Values that the exec does not ask for, used only where a tool requires them."""
 
 
 PATH: Final = (
@@ -329,7 +327,7 @@ BACKGROUND: Final = ("run_in_background", "is_background", "background")
 MILLISECONDS: Final = ("timeout_ms", "timeout_millis", "timeout_milliseconds")
 SECONDS: Final = ("timeout_secs", "timeout_seconds", "timeout_sec", "timeout_s")
 YIELD: Final = ("yield_time_ms",)
-"""How long Codex waits for a command before it reports what there is and lets the command run on."""
+"""How long Codex waits for a command before it reports the output so far and lets the command continue."""
 START: Final = ("offset", "start_line", "line_start", "start", "start_line_one_indexed", "from_line")
 COUNT: Final = ("limit", "max_lines", "num_lines", "line_count", "lines")
 END: Final = ("end_line", "line_end", "end", "end_line_one_indexed_inclusive", "to_line")
@@ -339,9 +337,9 @@ INCLUDE: Final = ("include", "glob", "glob_pattern", "file_pattern", "include_pa
 CONTENT: Final = ("content", "contents", "file_text", "text", "file_content", "data")
 URL: Final = ("url", "uri", "link")
 ENTRIES: Final = ("files", "requests", "reads")
-"""Lists of objects, one for each thing that is wanted."""
+"""Lists with one object for each requested file."""
 _APPROVAL: Final = Form(("requires_approval", "needs_approval"), True)
-"""Whether a person is to be asked is the client's business: it may."""
+"""Permission for the client to ask a person."""
 _FORMATS: Final = tuple(Form(("format", "output_format"), name) for name in ("markdown", "text"))
 _WHOLE_PAGE: Final = "Return the content of the page."
 
@@ -359,7 +357,7 @@ def _file(path: str) -> Value:
 
 
 def _entries(path: str, **more: object) -> Iterator[Form]:
-    """A list with one object that names the file; strict tools want to know that there are no ranges."""
+    """Lists with one object that names the file. Strict tools require an explicit null for the line ranges."""
     for name in ("path", "file_path", "filePath"):
         yield Form(ENTRIES, [{name: path, **more}])
         if not more:
@@ -373,7 +371,7 @@ def command(text: str, label: str = "") -> Intent:
 
 
 def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
-    """`folder`: where the tool must run it. `text`: the command, if not the one of the exec."""
+    """The intent of a shell exec. `folder`: the required working directory. `text`: replaces the exec's command."""
     intent = command(text or args.command, args.description)
     values = list(intent.values)
     if folder:
@@ -388,7 +386,7 @@ def shell(args: pb.ShellArgs, *, folder: str = "", text: str = "") -> Intent:
 
 
 def _timeout(milliseconds: int) -> Value:
-    """The unit is in the name, or else in the description; a bare `timeout` is in milliseconds in most clients."""
+    """The timeout in the unit of the property's name or description. A bare `timeout` is taken as milliseconds."""
     seconds = -(-milliseconds // 1000)
     forms = (
         Form(MILLISECONDS, milliseconds),
@@ -452,7 +450,7 @@ def grep(args: pb.GrepArgs) -> Intent:
         values.append(_one(("type", "file_type"), args.type, Need.SHOULD))
     if args.multiline:
         values.append(_one(("multiline",), True, Need.SHOULD))
-    # Left out, the mode is `content` in Cursor's grep and something else in others.
+    # Cursor's grep defaults to `content`; other tools have other defaults.
     values.append(_one(("output_mode",), args.output_mode or "content", Need.MAY))
     values.extend(
         _one(names, number, Need.MAY)
@@ -484,7 +482,7 @@ def fetch(args: pb.FetchArgs) -> Intent:
 
 
 def written_text(args: pb.WriteArgs) -> str | None:
-    """The text of a write; None when its bytes are not text."""
+    """The text of a write; None if its bytes are not UTF-8."""
     if args.file_text or not args.file_bytes:
         return args.file_text
     try:

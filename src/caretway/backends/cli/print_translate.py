@@ -1,10 +1,10 @@
-"""cursor-agent's `stream-json` lines -> events: text that comes several times is reported once, another chat than the
-resumed one is refused, long tool lines are skipped, usage is counted or estimated. No I/O.
+"""Translates cursor-agent's `stream-json` lines into events: reports repeated text once, fails if the program resumed
+another chat, skips long tool lines, and counts or estimates usage. No I/O.
 
-In: lines, then the end of the process. Out: events; exactly one terminal one. The fields tell which line is new text:
-a delta has `timestamp_ms` and no `model_call_id`; every other line repeats a segment (the stretch between two tool
-calls), and is used only for what the deltas left out. Texts are compared only for builds that send no `timestamp_ms`.
-The `result` line has all that was said and settles what is still in doubt.
+Input: lines, then the end of the process. Output: events, of which exactly one is terminal. The fields identify new
+text: a delta has `timestamp_ms` and no `model_call_id`; every other line repeats a segment (the text between two tool
+calls), and only adds what the deltas left out. Texts are compared only for builds that send no `timestamp_ms`.
+The `result` line holds the whole text and settles the remaining doubt.
 """
 
 import re
@@ -35,10 +35,10 @@ from ...processes.lines import Line, TooLong
 from ...sessions.loop_guard import EndLoop, GuardSettings, LiveGuard, LiveVerdict, Tell, result_words
 from .faults import Circumstances, classify, is_known
 
-# ---- Tools that cursor-agent runs itself: their names in one vocabulary, titles, ids that every API takes, how they
-# are shown by setting (hidden, reasoning, tool calls), what the loop guard compares of them; the words of a plan. Pure.
+# ---- Calls that cursor-agent runs itself: uniform names, titles, ids that every API takes, how a setting shows them
+# (hidden, reasoning, tool calls), what the loop guard compares; and the text of a plan. Pure.
 #
-# They are never handed to a client to run. Builds differ in what they call them (`shellToolCall`, `BashToolCall`).
+# A client never runs these calls. Builds name the tools differently (`shellToolCall`, `BashToolCall`).
 
 Showing = Literal["hidden", "reasoning", "tool_calls"]
 
@@ -54,7 +54,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "list": "ls",
     "listdir": "ls",
 }
-"""Lower-case key without its suffix -> the name it is shown under, where the two differ."""
+"""Lower-case key without its suffix -> displayed name, where they differ."""
 _SUBJECTS: Final = (
     "command",
     "path",
@@ -77,16 +77,16 @@ class OwnCall:
     arguments: Mapping[str, Any]
     title: str
     result: str = ""
-    """What it gave, without what differs each time; empty before its end."""
+    """The call's output without parts that differ each time; empty before the call ends."""
 
     @property
     def essence(self) -> str:
-        """What it asks for, equal for two calls that mean the same."""
+        """The arguments as sorted JSON without the call's id: equal for equivalent calls."""
         return msgspec.json.encode(_without_id(self.arguments), order="sorted").decode()
 
 
 def read_call(record: Mapping[str, Any]) -> OwnCall:
-    """A `tool_call` record; what it does not say is left empty."""
+    """Read a `tool_call` record. Missing fields are left empty."""
     payload = record.get("tool_call")
     name, arguments, result = _named(payload) if isinstance(payload, dict) else ("tool", {}, None)
     call_id = record.get("call_id")
@@ -97,7 +97,7 @@ def read_call(record: Mapping[str, Any]) -> OwnCall:
 
 
 def _named(payload: Mapping[str, Any]) -> tuple[str, Mapping[str, Any], object]:
-    """Neighbours such as `description` may stand beside the one key that names the tool."""
+    """(name, arguments, result). Other keys, such as `description`, may accompany the key that names the tool."""
     for key, value in payload.items():
         if key.lower().endswith(_SUFFIX) and len(key) > len(_SUFFIX):
             inside = value if isinstance(value, dict) else {}
@@ -132,7 +132,7 @@ def title(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def shown(call: OwnCall, showing: Showing, number: int) -> list[Event]:
-    """The events that tell of a call that the agent runs itself; `number` counts them."""
+    """The events that report a call which the agent runs itself. `number` makes the call's id unique."""
     match showing:
         case "hidden":
             return [AgentActivity(call.title)]
@@ -144,19 +144,19 @@ def shown(call: OwnCall, showing: Showing, number: int) -> list[Event]:
 
 
 def plan_text(arguments: Mapping[str, Any]) -> str:
-    """A plan that is made for the user, as paragraphs of the answer: nothing else says it."""
+    """A plan for the user, as paragraphs of the answer: no other record holds its text."""
     paragraphs = [part for key in ("name", "overview", "plan") if isinstance(part := arguments.get(key), str) and part]
     return "\n\n".join(["", *paragraphs, ""]) if paragraphs else ""
 
 
 def warning_events(message: str, showing: Showing) -> list[Event]:
-    """The warning of the loop guard as events for the client: in print mode the model cannot be told."""
+    """The loop guard's warning as events for the client: in print mode it cannot reach the model."""
     activity: list[Event] = [AgentActivity(message)]
     return [*activity, ReasoningDelta(f"\n{message}\n")] if showing == "reasoning" else activity
 
 
 def safe_id(call_id: str, number: int) -> str:
-    """An id that every dialect takes and that is no ticket's."""
+    """An id that every dialect accepts and that cannot be mistaken for a ticket's id."""
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", call_id) or "call"
     return f"own_{number}_{safe}"[:ID_CHARS]
 
@@ -168,7 +168,7 @@ _HARMLESS_IN: Final = (b'"type":"tool_call"', b'"type":"user"', b'"type": "tool_
 
 
 class _Growing:
-    """A text in pieces. They are joined only for a line that is long enough to repeat them."""
+    """A text in pieces, which are joined only for a line that is long enough to repeat them."""
 
     def __init__(self) -> None:
         self.chars = 0
@@ -179,7 +179,7 @@ class _Growing:
         self._pieces.append(piece)
 
     def rest(self, line: str) -> str | None:
-        """The end of a line that begins with this text; None if it does not."""
+        """The rest of `line` after this text; None if the line does not begin with this text."""
         if len(line) < self.chars:
             return None
         self._pieces = ["".join(self._pieces)]
@@ -198,10 +198,10 @@ class PrintTranslator:
     ) -> None:
         self.session_id = ""
         self.misheard = False
-        """The program repeats only the beginning of the prompt: whatever it answers is no answer to it."""
+        """The program received only the beginning of the prompt, so its answer is not used."""
         self._prompt = prompt.strip()
         self.over = False
-        """The terminal event is out."""
+        """The terminal event was returned."""
         self.succeeded = False
         self._showing: Showing = showing
         self._at = at
@@ -210,20 +210,20 @@ class PrintTranslator:
         self._noise: list[str] = []
         self._started = False
         self._whole = False
-        """The last thing was a line that has all of its segment: nothing is missing if this is the end."""
+        """The last record held a whole segment: no text is missing if the output ends here."""
         self._said = _Growing()
         self._segment = _Growing()
         self._last_segment = _Growing()
         self._deltas = 0
-        """Lines in this segment that were new text by their fields."""
+        """Lines in this segment whose fields mark new text."""
         self._partial = False
-        """There were such lines in this turn."""
+        """This turn had lines whose fields mark new text."""
         self.records = 0
-        """Lines that were records: signs of life."""
+        """The number of lines that were records: signs of life."""
         self._loose = 0
-        """Lines in this segment that were forwarded although their fields did not tell."""
+        """Lines in this segment that were forwarded although their fields do not mark new text."""
         self._held = ""
-        """A line that either repeats its segment or is new text which happens to equal it."""
+        """A line that either repeats its segment or is new text that equals it by chance."""
         self._calls: dict[str, None] = {}
         self._open_calls: set[str] = set()
         self._thought = _Growing()
@@ -232,7 +232,7 @@ class PrintTranslator:
 
     @property
     def tool_open(self) -> bool:
-        """The agent is running a tool of its own: silence is normal."""
+        """Whether the agent is running its own tool, which makes silence normal."""
         return bool(self._open_calls)
 
     def feed(self, line: Line) -> list[Event]:
@@ -254,7 +254,7 @@ class PrintTranslator:
         return self._begun(events)
 
     def finish(self, exit_code: int, stderr: str) -> list[Event]:
-        """The process is gone."""
+        """The terminal events after the process has exited."""
         if self.over:
             return []
         if self.misheard:
@@ -266,8 +266,8 @@ class PrintTranslator:
         return [TurnFailed(classify(said, replace(self._at, exit_code=exit_code)))]
 
     def _ended_quietly(self) -> list[Event]:
-        """A good end without a result line: what was said is the answer; a line that is held most likely repeats it.
-        The chat is not gone on with."""
+        """A good end without a result line: the forwarded text is the answer; a held line most likely repeats it.
+        The chat is not continued."""
         spoken = self._said.chars + self._thought_chars
         usage = run_usage(None, len(self._calls), self._at.prompt_chars, spoken)
         self.over = True
@@ -286,7 +286,7 @@ class PrintTranslator:
             return []
         self.session_id = _text(record.get("session_id"))
         if self._resuming and self.session_id != self._resuming:
-            # An id that it does not know makes it start another chat, silently, which has heard nothing.
+            # For an unknown id the program silently starts another chat, which has no history.
             return self._failed(
                 GatewayError(ErrorKind.TURN_GONE, "cursor-agent started another chat than the one asked for.")
             )
@@ -294,8 +294,8 @@ class PrintTranslator:
         return [TurnStarted()]
 
     def _user(self, record: Mapping[str, Any]) -> list[Event]:
-        """The program repeats its prompt. The end of its input is the end of the prompt, so a broken pipe looks like a
-        shorter prompt."""
+        """Compare the repeated prompt with the prompt that was sent: after a broken pipe the program has received only
+        its beginning."""
         message = record.get("message")
         content = message.get("content") if isinstance(message, dict) else None
         parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
@@ -311,7 +311,7 @@ class PrintTranslator:
             self._thought = _Growing()
             return []
         if self._thought.chars > 1 and (rest := self._thought.rest(text)):
-            text = rest  # a build that repeats what came before
+            text = rest  # some builds repeat the earlier text
         self._thought.add(text)
         self._thought_chars += len(text)
         return [ReasoningDelta(text)] if text else []
@@ -328,7 +328,7 @@ class PrintTranslator:
             self._partial = True
             return events + self._say(text)
         if self._deltas:
-            # Everything in it was said, unless its end was lost. At the end some builds repeat all segments at once.
+            # The deltas held this text, except perhaps its end. The last line of some builds repeats all segments.
             rest = None if repeats else self._said.rest(text)
             events += self._say((self._segment.rest(text) if rest is None else rest) or "")
             self._close_segment()
@@ -345,7 +345,8 @@ class PrintTranslator:
         return events
 
     def _repeated(self, text: str) -> list[Event]:
-        """In a turn that had deltas, a line that repeats a segment without any: the last one, all, or a lost one."""
+        """In a turn with deltas, a line without deltas in its segment: it repeats the last segment, repeats the whole
+        text, or brings a lost segment."""
         rest = self._said.rest(text)
         if "" in (rest, self._last_segment.rest(text)):
             return []
@@ -354,7 +355,7 @@ class PrintTranslator:
         return events
 
     def _untimed(self, text: str) -> list[Event]:
-        """A build without `timestamp_ms`: the line that equals its whole segment repeats it, most likely."""
+        """For a build without `timestamp_ms`: a line that equals its whole segment most likely repeats it."""
         events = self._release()
         rest = self._segment.rest(text)
         if rest == "":
@@ -366,7 +367,7 @@ class PrintTranslator:
         return events + self._say(text)
 
     def _release(self) -> list[Event]:
-        """More text follows the line that was held: so it was text."""
+        """Forward the held line: more text follows it, so it was new text."""
         held, self._held = self._held, ""
         return self._say(held)
 
@@ -403,7 +404,7 @@ class PrintTranslator:
         return events
 
     def _judged(self, verdict: LiveVerdict) -> list[Event]:
-        """The program cannot be told anything while it runs: it is ended where the model would not listen."""
+        """Apply the loop guard's verdict. The program takes no input while it runs, so a loop ends the turn."""
         match verdict:
             case Tell(message=message):
                 return warning_events(message, self._showing)
@@ -413,7 +414,7 @@ class PrintTranslator:
                 return []
 
     def _interaction(self, record: Mapping[str, Any]) -> list[Event]:
-        """The program asks for permission; with its input closed it takes that as a no."""
+        """The program asks for permission. Its input is closed, so it continues as if permission was denied."""
         if record.get("subtype") != "request":
             return []
         kind, query = _text(record.get("query_type")), record.get("query")
@@ -424,7 +425,7 @@ class PrintTranslator:
         return [AgentActivity(f"declined: {kind or 'a question'}")]
 
     def _planned(self, arguments: Mapping[str, Any]) -> list[Event]:
-        """A plan is reported once, by its call or by the question whether it is accepted. It is not in the `result`."""
+        """Report a plan once, from its call or from the question whether it is accepted; `result` does not hold it."""
         text = "" if self._plan_reported else plan_text(arguments)
         self._plan_reported = self._plan_reported or bool(text)
         return [TextDelta(text)] if text else []
@@ -432,7 +433,7 @@ class PrintTranslator:
     def _result(self, record: Mapping[str, Any]) -> list[Event]:
         if record.get("is_error") is True or record.get("subtype") not in ("success", None):
             return self._failed(classify(_error_text(record), self._at))
-        # What was held back is text if the whole says so; likewise what the lines before left out.
+        # The result adds held text, and text that earlier lines left out.
         events = self._say(self._said.rest(_text(record.get("result"))) or "")
         self.session_id = _text(record.get("session_id")) or self.session_id
         spoken = self._said.chars + self._thought_chars
@@ -445,7 +446,7 @@ class PrintTranslator:
         return [TurnFailed(error)]
 
     def _too_long(self, line: TooLong) -> list[Event]:
-        """What a tool gave may be as long as it likes; text of the answer must not be lost."""
+        """Skip a line that is too long if it holds a tool's output; fail the turn if it may hold answer text."""
         if any(mark in line.head for mark in _HARMLESS_IN):
             return []
         return self._failed(
@@ -466,7 +467,7 @@ _READERS: Final[Mapping[str, Callable[[PrintTranslator, Mapping[str, Any]], list
     "interaction_query": PrintTranslator._interaction,
     "result": PrintTranslator._result,
 }
-"""Everything else (`retry`, `connection`, what newer builds add) is a sign of life and no more."""
+"""Record type -> method. Other types (`retry`, `connection`, types of newer builds) are only signs of life."""
 
 
 def _text(value: object) -> str:
@@ -497,8 +498,8 @@ def _error_text(record: Mapping[str, Any]) -> str:
 
 
 def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_chars: int) -> Usage:
-    """Builds and modes that report none get a guess, marked as one. What is reported covers every model call of the
-    run: when cursor-agent ran tools of its own, the context is that of an average one, and a guess too."""
+    """The run's usage, or an estimate if the program reported none. Reported usage covers all model calls of the run:
+    if cursor-agent ran its own tools, the context size is the average over the calls, marked as an estimate."""
     tally = Tally(tokens(prompt_chars), spoken_chars=spoken_chars)
     for _ in range(own_calls):
         tally.calling()
@@ -507,7 +508,7 @@ def run_usage(total: RunUsage | None, own_calls: int, prompt_chars: int, spoken_
 
 
 def read_usage(value: object) -> RunUsage | None:
-    """The program's usage. Its `inputTokens` leaves out cached input; ours includes it."""
+    """The program's usage. Its `inputTokens` excludes cached input; `RunUsage` includes it."""
     if not isinstance(value, dict):
         return None
 
