@@ -1,9 +1,8 @@
-"""The cached model list (refreshed every 5 minutes, served stale when Cursor does not answer, never empty), a request
-fitted to it (strict or unknown names, `models_only`, parameters, what the client is told of the choice), and which
-models clients are shown.
+"""The cached model list, the request fitted to it (strict or unknown names, `models_only`, parameters, the choice
+reported to the client), and the models shown to clients.
 
-Live discovery is the truth; a list that cannot be refreshed is served stale, because listing models needs no login.
-What a name means is decided in `resolve`, which variant is taken in `variants`; here it is put into the request.
+The list is refreshed every 5 minutes. If that fails, the old list is served, because listing models needs no login; the
+list is never empty. `resolve` interprets names and chooses variants; this module puts them into the request.
 """
 
 import asyncio
@@ -28,23 +27,23 @@ FRESH_S: Final = 300.0
 RETRY_S: Final = 10.0
 MAX_MEANT: Final = 256
 MAX_MEANT_CHARS: Final = 128
-"""Names come from clients: the last so many are remembered, and none that is longer."""
+"""Names come from clients: only names up to this length are remembered."""
 MAX_NAME_CHARS: Final = 1024
-"""No model's name is longer, its parameters included. It is told in a header and in the log."""
+"""The maximum length of a model's name with its parameters, which goes into a header and the log."""
 AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")
-"""Every account has it; it can be asked for when the list itself cannot."""
+"""Exists for every account; used if the list cannot be fetched."""
 _NOTHING: Final = ModelTable({})
 _THINKING_WORD: Final = re.compile(r"[^a-z0-9]thinking(?![a-z0-9])", re.IGNORECASE)
 
 
 class Fitted(NamedTuple):
-    """What a request for a model becomes."""
+    """The model and parameters chosen for a request."""
 
     model: str
     parameters: tuple[tuple[str, str], ...]
     choice: ModelChoice
     heard: bool
-    """The effort that was asked for has an effect."""
+    """The requested effort has an effect."""
     then: tuple[ModelFallback, ...] = ()
 
 
@@ -60,8 +59,8 @@ class ModelCatalogue:
         only: bool = False,
         usual: Mapping[str, str] | None = None,
     ) -> None:
-        """`extra`: more names to list; with `only` there are no others. `usual`: parameters for requests that choose
-        none."""
+        """`extra`: more names to list; with `only` no other names are listed. `usual`: parameters for requests without
+        a choice."""
         self._backend = backend
         self._extra = tuple(extra)
         self._aliases = dict(aliases)
@@ -74,10 +73,10 @@ class ModelCatalogue:
         self._found: list[ModelInfo] = []
         self._listed: list[ModelInfo] = []
         self._allowed: frozenset[str] = frozenset()
-        """With `only`: the ids of the models that the listed names mean."""
+        """With `only`: the ids of the models that the listed names resolve to."""
         self._fitted: dict[tuple[str, str | None, bool | None], Fitted] = {}
-        """What clients asked for and got, for as long as the list is the same: they ask for the same each time, and
-        finding out takes a look at every model."""
+        """Requested model -> result, for the current list. Clients repeat their requests, and resolving one looks at
+        every model."""
         self._known_until = 0.0
 
     @property
@@ -89,15 +88,15 @@ class ModelCatalogue:
         return self._strict
 
     async def change_aliases(self, aliases: Mapping[str, str]) -> None:
-        """Other ones from the next request on; the list itself is asked for again."""
+        """Applies other aliases from the next request on and fetches the list again."""
         async with self._lock:
             self._aliases, self._found, self._known_until = dict(aliases), [], 0.0
             self._fitted.clear()
         await self.models()
 
     async def models(self) -> list[ModelInfo]:
-        """Never fails: what is known, at worst what the settings name, or Cursor's automatic choice."""
-        async with self._lock:  # one refresh at a time; the others wait for its outcome
+        """Never fails: the known list, else the models of the settings, else Cursor's automatic choice."""
+        async with self._lock:  # one refresh at a time; concurrent calls wait for its outcome
             if self._clock() >= self._known_until:
                 await self._refresh()
         return list(self._listed) or [ModelInfo(name, name) for name in self._extra] or [AUTOMATIC_CHOICE]
@@ -109,7 +108,7 @@ class ModelCatalogue:
             log.warning("the model list could not be fetched: %s", error)
             self._known_until = self._clock() + RETRY_S
             return
-        if list(found) != self._found:  # mostly it is the same list
+        if list(found) != self._found:  # usually the list is the same
             self._table = await aside(_table, tuple(found), tuple(self._aliases.items()))
             self._found = list(found)
             self._listed = shown_models(self._table, self._extra, only=self._only)
@@ -128,7 +127,7 @@ class ModelCatalogue:
         return None if self._refusal(name, meant) is not None else meant.model
 
     async def fit(self, request: TurnRequest) -> TurnRequest:
-        """The request with Cursor's id for its model, and with the parameters of one of its variants."""
+        """The request with Cursor's id for its model and the parameters of one variant."""
         if not self._table.models:
             await self.models()
         model, parameters, choice, heard, then = self._known_fit(request.model, request.effort, request.thinking)
@@ -200,13 +199,13 @@ class ModelCatalogue:
         return None
 
     def _is_allowed(self, name: str, meant: Meaning) -> bool:
-        """A name of the settings, or another one for its model: with parameters, thinking, spelled in another way."""
+        """Whether the settings list the name, or its model by another name: with parameters, thinking or respelled."""
         if name in self._extra or (not self._table.models and name.removesuffix(THINKING) in self._extra):
             return True
         return meant.model is not None and meant.exact and meant.model.id in self._allowed
 
     def _unknown(self, name: str, known: Sequence[str] | Mapping[str, ModelInfo]) -> GatewayError:
-        from difflib import get_close_matches  # only a mistake pays for this import
+        from difflib import get_close_matches  # imported only after a mistake
 
         near = get_close_matches(name[:MAX_MEANT_CHARS], list(known), n=3, cutoff=0.4)
         return GatewayError(
@@ -219,13 +218,13 @@ class ModelCatalogue:
 
 @lru_cache(maxsize=4)
 def _table(listed: tuple[ModelInfo, ...], aliases: tuple[tuple[str, str], ...]) -> ModelTable:
-    """Index of a model list. Cached, because most accounts have the same one and 400 models take 45 ms (November
+    """Indexes a model list. Cached, because most accounts have the same list and 400 models take 45 ms (November
     2026)."""
     return make_table(listed, dict(aliases))
 
 
 def _said(wish: Wish) -> set[str]:
-    """Which parts of a wish are one, in the words of `VariantChoice.unmet`."""
+    """The parts that the wish sets, in the words of `VariantChoice.unmet`."""
     parts = {
         "effort": wish.effort,
         "thinking": wish.thinking,
@@ -245,7 +244,7 @@ def _why(meant: Meaning, unmet: Sequence[str]) -> str:
 
 
 def _thinking_once(base: str) -> str:
-    """The name without its second `-thinking`, however that is written and wherever it stands."""
+    """The name without its second `-thinking`, in any spelling and position."""
     first = _THINKING_WORD.search(base)
     return base if first is None else base[: first.end()] + _THINKING_WORD.sub("", base[first.end() :])
 
@@ -273,7 +272,7 @@ def _no_variant(name: str, model: ModelInfo, missing: Sequence[str]) -> GatewayE
 
 
 def shown_models(table: ModelTable, extra: Sequence[str] = (), *, only: bool = False) -> list[ModelInfo]:
-    """`extra`: more names to list; with `only` there are no others, if there are any. A plain name of a model that can
+    """`extra`: more names to list; if there are any, `only` lists no other names. A plain name of a model that can
     think is listed as `-thinking` too."""
     listed = {} if only and extra else {model.id: model for model in _with_thinking(list(table.models.values()))}
     for name in extra:
@@ -283,12 +282,12 @@ def shown_models(table: ModelTable, extra: Sequence[str] = (), *, only: bool = F
 
 
 def each_once(models: Iterable[ModelInfo]) -> list[ModelInfo]:
-    """The models without rows that only rename another one."""
+    """The models without rows that are another name of a model."""
     return [model for model in models if not model.stands_for]
 
 
 def _named(name: str, table: ModelTable) -> ModelInfo:
-    """A name of the settings as a row of the list: with all that is known of the model it means."""
+    """A name of the settings as a row of the list, with the known facts of its model."""
     meant = resolve(name, table)
     if meant.model is None or not meant.exact:
         return ModelInfo(name, name)
@@ -302,7 +301,7 @@ def _has_twin(name: str, table: ModelTable) -> bool:
 
 
 def _with_thinking(models: Sequence[ModelInfo]) -> list[ModelInfo]:
-    """Every model that can think is listed once more as thinking, for clients that can choose nothing but a model."""
+    """Adds a thinking row for each model that can think, for clients that can choose only a model."""
     ids = {model.id for model in models}
     listed: list[ModelInfo] = []
     for model in models:

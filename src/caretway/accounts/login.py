@@ -1,8 +1,8 @@
-"""Signing in with a browser: OAuth's PKCE, polling for the token with growing pauses (backoff), when to give up, the
-older form of the request, errors that do not tell the verifier.
+"""Browser sign-in with OAuth's PKCE: polls for the token with backoff, gives up after repeated failures, falls back to
+the older form of the request, and keeps the verifier out of errors.
 
-The link carries the challenge. The gateway asks for the token, with the verifier, until the user has agreed. The
-browser may be on another machine: it sends nothing to this one. `invite` and `Polling` are pure; `sign_in` does I/O.
+The link carries the challenge. The gateway polls with the verifier until the user has agreed. The browser may run on
+another machine: it sends nothing to the gateway. `invite` and `Polling` are pure; `sign_in` does I/O.
 """
 
 import base64
@@ -19,26 +19,26 @@ from msgspec import Struct
 from ..core.errors import ErrorKind, GatewayError
 from .account import Account, claims
 
-# ---- One renewal of an access token: which credentials go to which endpoint, in which order, and what each answer
-# means (refused, try later, a rotated refresh token). When, and by which process: `token_lifetime`, `tokens`. Pure,
-# except for `renew`.
+# One renewal of an access token: which credential goes to which endpoint, in which order, and the meaning of each
+# answer (refused, try later, a rotated refresh token). `tokens` decides when and in which process. Pure, except for
+# `renew`.
 #
-# Clients of this service renew a login in four ways, and they contradict each other about which of them work. So a
-# refresh token is tried at each of them, once, in the order of `WAYS`; the one that took it is tried first the next
-# time. An API key goes to the exchange endpoint only. A refusal leads to the next way, and so does a failure of one
-# endpoint: only when all of them refuse is the login over.
+# Clients of this service renew a login in four ways and disagree about which of them work. So a refresh token is tried
+# once in each way, in the order of `WAYS`; the way that worked is tried first the next time. An API key goes only to
+# the exchange endpoint. A refusal or a failure of one endpoint leads to the next way: the login is over only if all
+# ways refuse.
 
 EXCHANGE: Final = "/auth/exchange_user_api_key"
 OAUTH: Final = "/oauth/token"
 TOKEN: Final = "/auth/token"  # noqa: S105 (a path)
 REFRESH: Final = "/auth/refresh"
 CLIENT_ID: Final = "KbZUR41cY7W6zRSdpSUJ7I7mLYBKOCmB"
-"""The public name under which Cursor's browser login issues its tokens. It is the same for everybody, and no secret."""
+"""The public client name of Cursor's browser login: the same for all users, and no secret."""
 LATER: Final = "Try again in a few minutes. If it stays so, `caretway login` signs in anew."
 _REFUSED: Final = frozenset({400, 401, 403, 404, 405, 410, 422})
 
 Call = Callable[[str, str, Mapping[str, str], bytes], Awaitable[tuple[int, bytes]]]
-"""(method, path, headers, body) -> (status, body). Raises GatewayError when there is no answer."""
+"""(method, path, headers, body) -> (status, body). Raises GatewayError without an answer."""
 
 
 def _no_body(_: str) -> dict[str, str]:
@@ -56,7 +56,7 @@ def _named(credential: str) -> dict[str, str]:
 class RenewalWay(Struct, frozen=True):
     path: str
     body: Callable[[str], dict[str, str]]
-    """What is sent as JSON. Without the credential in it, that is the bearer token."""
+    """The JSON to send. If it does not hold the credential, the credential is the bearer token."""
 
 
 WAYS: Final = (
@@ -65,8 +65,8 @@ WAYS: Final = (
     RenewalWay(TOKEN, _named),
     RenewalWay(REFRESH, _no_body),
 )
-"""The first is the official SDK's, for API keys, and other clients send it their refresh tokens; the second is that of
-Cursor's editor; the last is an older client's."""
+"""In order: the official SDK's way for API keys, to which other clients send refresh tokens; the way of Cursor's
+editor; two others, the last from an older client."""
 
 
 class RenewalOffer(Struct, frozen=True):
@@ -74,18 +74,17 @@ class RenewalOffer(Struct, frozen=True):
     credential: str
 
     def request(self) -> tuple[dict[str, str], bytes]:
-        """Headers and body."""
         body = self.way.body(self.credential)
         bearer = {} if body else {"authorization": f"Bearer {self.credential}"}
         return {**bearer, "content-type": "application/json"}, msgspec.json.encode(body)
 
 
 def offers(account: Account) -> Iterator[RenewalOffer]:
-    """In the order in which to try them."""
+    """Yields the attempts in order."""
     ways = sorted(WAYS, key=lambda way: way.path != account.renewed_by)
     if account.refresh_token:
         if _is_session(account.refresh_token) and account.access_token != account.refresh_token:
-            # Some logins have one token in both places. The newest one is the likeliest to be taken.
+            # Some logins store one token in both places. The newest token is the most likely to be accepted.
             yield RenewalOffer(ways[0] if account.renewed_by else WAYS[1], account.access_token)
         for way in ways:
             yield RenewalOffer(way, account.refresh_token)
@@ -98,11 +97,11 @@ def _is_session(token: str) -> bool:
 
 
 async def renew(account: Account, call: Call, clock: Callable[[], float], hint: str) -> Account:
-    """The account with a new access token. Raises SIGNED_OUT when no credential is accepted; other errors are
+    """The account with a new access token. Raises SIGNED_OUT if no credential is accepted; other errors are
     temporary."""
     broken: GatewayError | None = None
     page = 0
-    """The status of a web page, while nothing else arrived."""
+    """The status of a web page, if every answer so far was a page."""
     for number, offer in enumerate(offers(account)):
         headers, body = offer.request()
         status, answer = await call("POST", offer.way.path, headers, body)
@@ -116,7 +115,7 @@ async def renew(account: Account, call: Call, clock: Callable[[], float], hint: 
                 raise
             broken = broken or failure
             continue
-        # The key had to help out: a refresh token that nobody takes is not worth keeping.
+        # The key was needed: a refresh token that every way refuses is not kept.
         return replace(fresh, refresh_token="") if offer.credential == account.api_key and broken is None else fresh
     if page:
         raise GatewayError(
@@ -131,14 +130,14 @@ async def renew(account: Account, call: Call, clock: Callable[[], float], hint: 
 
 
 def _is_page(account: Account, status: int, body: bytes) -> bool:
-    """A page that Cursor's API would not write. A way of renewing a login may not exist, and say so in one."""
+    """Whether a web page answered instead of Cursor's API. A missing renewal endpoint may answer with one, too."""
     if status in (404, 405) and account.refresh_token:
         return False
     return body[:64].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def refuses(status: int, body: bytes) -> bool:
-    """This way does not take these credentials. One of them says so in a 200."""
+    """Whether this way refuses the credentials. One endpoint refuses with status 200."""
     return status in _REFUSED or (status == 200 and _object(body).get("shouldLogout") is True)
 
 
@@ -163,13 +162,13 @@ def renewed(account: Account, offer: RenewalOffer, status: int, body: bytes, now
         )
     known = replace(account, access_token=tokens.access_token, received_at=now, refused="", refused_at=0.0)
     if offer.credential == account.api_key:
-        return known  # an exchanged API key stays the better credential
-    # A refresh token comes along when the old one is to be replaced.
+        return known  # the API key stays the better credential
+    # The answer has a refresh token if the old one is replaced.
     return replace(known, refresh_token=tokens.refresh_token or offer.credential, renewed_by=offer.way.path)
 
 
 def read_tokens(body: bytes) -> Account | None:
-    """The tokens in an answer of the sign-in endpoints, if any."""
+    """The tokens in an answer of the sign-in endpoints; None without an access token."""
     answer = _object(body)
     access = _text(answer, "accessToken") or _text(answer, "access_token")
     if not access:
@@ -195,7 +194,7 @@ POLL: Final = "/auth/poll"
 PAGE: Final = "/loginDeepControl"
 MAX_QUESTIONS: Final = 150
 MAX_FAILURES: Final = 3
-"""Give up after this many answers in a row that are neither "not yet" nor a token."""
+"""The number of consecutive answers, neither "not yet" nor a token, after which polling gives up."""
 FIRST_PAUSE_S: Final = 1.0
 PAUSE_GROWTH: Final = 1.2
 LONGEST_PAUSE_S: Final = 10.0
@@ -203,7 +202,7 @@ VERIFIER_BYTES: Final = 32
 AGAIN: Final = "Check the network, then run `caretway login` again."
 _PENDING: Final = b"Not found"
 OLDER: Final = frozenset({400, 405, 415, 501})
-"""Answers to the newer form of the request after which the older one is tried."""
+"""Statuses after which the older form of the request is tried."""
 ENDS: Final = {
     400: (
         "Cursor does not understand the question about the sign-in (HTTP 400).",
@@ -222,7 +221,7 @@ ENDS: Final = {
         "Run `caretway login` again and open the new link.",
     ),
 }
-"""Statuses after which asking again cannot help: what happened, and what to type."""
+"""Statuses that end polling -> what happened and what to type."""
 
 
 class Invitation(Struct, frozen=True):
@@ -231,13 +230,13 @@ class Invitation(Struct, frozen=True):
     uuid: str
 
     def link(self, site: str) -> str:
-        """What the user opens, in a browser on any machine. It does not contain the verifier."""
+        """The link that the user opens in a browser on any machine. It does not contain the verifier."""
         asked = {"challenge": self.challenge, "uuid": self.uuid, "mode": "login", "redirectTarget": "cli"}
         return f"{site.rstrip('/')}{PAGE}?{urlencode(asked)}"
 
 
 def invite(random: bytes, uuid: str) -> Invitation:
-    """`random`: at least 32 bytes that nobody can guess."""
+    """`random`: at least 32 unpredictable bytes."""
     if len(random) < VERIFIER_BYTES:
         raise ValueError("too little randomness for a verifier")
     verifier = _url_safe(random)
@@ -249,7 +248,7 @@ def _url_safe(data: bytes) -> str:
 
 
 def pause(question: int) -> float:
-    """How long to wait after the n-th request, counted from 0."""
+    """The pause after the n-th request, counted from 0."""
     growth = min(question, 64)  # far beyond the longest pause, and no float overflows
     return min(FIRST_PAUSE_S * PAUSE_GROWTH**growth, LONGEST_PAUSE_S)
 
@@ -261,14 +260,14 @@ class LoginRequest(Struct, frozen=True):
 
 
 class Polling:
-    """Which request to send next, and what its answer means. No clock, no socket."""
+    """Decides the next request and interprets its answer. Uses no clock and no socket."""
 
     def __init__(self, invitation: Invitation) -> None:
         self._invitation = invitation
         self._asked = 0
         self._failures = 0
         self._older = False
-        """The service knows only the older form of the request."""
+        """Whether the service knows only the older form of the request."""
 
     def question(self) -> LoginRequest:
         parameters = {"uuid": self._invitation.uuid, "verifier": self._invitation.verifier}
@@ -277,7 +276,7 @@ class Polling:
         return LoginRequest("POST", POLL, json.dumps(parameters).encode())
 
     def heard(self, status: int, body: bytes) -> Account | float:
-        """The account, or how long to wait before the next request. Raises GatewayError when asking again cannot
+        """Returns the account, or the pause before the next request. Raises GatewayError if polling again cannot
         help."""
         if status == 200 and (account := read_tokens(body)) is not None:
             return account
@@ -319,7 +318,7 @@ class Polling:
 async def sign_in(
     invitation: Invitation, call: Call, sleep: Callable[[float], Awaitable[None]], clock: Callable[[], float]
 ) -> Account:
-    """Ask until the user has signed in. Raises GatewayError."""
+    """Polls until the user has signed in. Raises GatewayError."""
     polling = Polling(invitation)
     while True:
         question = polling.question()
@@ -336,7 +335,7 @@ async def sign_in(
 
 
 def _without_verifier(failure: GatewayError) -> tuple[str, str]:
-    """Why there was no answer, and what to do. A message that quotes the request could quote the verifier."""
+    """The message and hint of a failed call. A message that quotes the request could reveal the verifier."""
     if POLL in str(failure):
         return "it did not answer in time" if failure.kind is ErrorKind.TIMEOUT else "the connection broke", AGAIN
     hint = f"{failure.hint} Then run `caretway login` again." if failure.hint else AGAIN

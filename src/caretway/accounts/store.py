@@ -1,9 +1,9 @@
-"""Where sign-ins are kept: a file (mode 0600, replaced whole) or the system's keyring, and the lock between processes.
-A login or logout takes effect in a running gateway. Who renews under the lock is in `tokens`.
+"""Stores sign-ins in a file (mode 0600, replaced whole) or the system's keyring, with a lock between processes. A login
+or logout takes effect in a running gateway. Renewal under the lock is in `tokens`.
 
-The file has mode 0600 in a directory of its own with mode 0700. It is always replaced, never written in place.
-Processes share a lock on a second file, so when several gateways use one sign-in, exactly one renews it. Knows nothing
-about what a token is for.
+The file is in a directory of its own with mode 0700. It is always replaced, never written in place. Processes share a
+lock on a second file, so if several gateways use one sign-in, exactly one renews it. This module does not interpret
+tokens.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ..installation import install_command
 from ..storage.private_file import open_file, try_lock, write_file
 from .account import Account, claims, dump, load
 
-# ---- Reads the sign-in of another program from its file (cursor-agent, the official SDK, REFRESH and API key in one
-# string): another address or an expired key is refused. Pure: the caller reads files.
+# Reads another program's sign-in from the text of its file (cursor-agent, the official SDK, REFRESH and API key in one
+# string). Another address or an expired key is refused. Pure: the caller reads files.
 #
-# | form | whose | |---|---| | `{"accessToken", "refreshToken", "apiKey"?}` | the cursor-agent program's auth.json | |
-# `{"version", "backendUrl", "apiKey", "apiKeyExpiresAtMs"?, "email"?}` | the official SDK's auth.json | |
-# `REFRESH\|APIKEY`, either may be empty | gateways that keep both in one string |
+# `{"accessToken", "refreshToken", "apiKey"?}`: the auth.json of cursor-agent.
+# `{"version", "backendUrl", "apiKey", "apiKeyExpiresAtMs"?, "email"?}`: the auth.json of the official SDK.
+# `REFRESH|APIKEY`, either may be empty: gateways that keep both in one string.
 
 MAX_BYTES: Final = 64 * 1024
 KEY_PREFIX: Final = "crsr_"
@@ -38,7 +38,7 @@ _ONE_STRING: Final = re.compile(r"([\x21-\x7b\x7d\x7e]*)\|([\x21-\x7b\x7d\x7e]*)
 
 
 def read_import(text: str, *, url: str, now: float) -> Account:
-    """The account in this text, for the address `url`. Raises GatewayError when there is none."""
+    """The account in this text for the address `url`. Raises GatewayError if there is none."""
     text = text.strip()
     if one_string := _ONE_STRING.fullmatch(text):
         refresh, key = one_string.groups()
@@ -55,7 +55,7 @@ def read_import(text: str, *, url: str, now: float) -> Account:
     issued = claims(access).get("iat")
     received = float(issued) if isinstance(issued, int | float) and 0 < issued < now else now
     refresh, key = _word(value, "refreshToken"), _word(value, "apiKey")
-    if refresh.startswith(KEY_PREFIX):  # some keep an API key in this place; what it is exchanged for is no better
+    if refresh.startswith(KEY_PREFIX):  # some programs store an API key in this field
         refresh, key = "", key or refresh
     return _checked(Account(access, refresh, key, received, _word(value, "email")))
 
@@ -99,12 +99,12 @@ DIRECTORY: Final = "auth"
 FILE: Final = "accounts.json"
 LOCK: Final = "lock"
 MAX_STORED: Final = 8 * 2**20
-"""Of the file of sign-ins."""
+"""The size limit for the file of sign-ins."""
 LOCK_PATIENCE_S: Final = 60.0
-"""Longer than a renewal can take: the holder of the lock is renewing."""
+"""Longer than a renewal takes, because the holder of the lock may be renewing."""
 LOCK_LOOK_S: Final = 0.05
 TOUCH_LOOK_S: Final = 0.3
-"""How often it is looked whether a sign-in was changed: one `stat`."""
+"""The interval for checking whether a sign-in was changed: one `stat`."""
 KEYRING_SERVICE: Final = "caretway"
 KEYRING_NAME: Final = "accounts"
 
@@ -113,7 +113,7 @@ class SignInStore(Protocol):
     """Stores one text."""
 
     place: str
-    """Where it is, for messages."""
+    """The location, for messages."""
 
     def stamp(self) -> object: ...
 
@@ -166,7 +166,7 @@ class FileSignInStore:
 
 
 class KeyringSignInStore:
-    """The system's keyring, through the `keyring` package. It cannot tell when another process changed the text."""
+    """The system's keyring, through the package `keyring`. It cannot detect changes by another process."""
 
     place = "the system's keyring"
 
@@ -195,7 +195,7 @@ class KeyringSignInStore:
     def _complaining(self, what: str) -> Iterator[None]:
         try:
             yield
-        except Exception as failure:  # its back ends are many, and their errors have no common class
+        except Exception as failure:  # the package has many back ends, and their errors share no class
             raise _trouble(what, self.place, failure) from failure
 
 
@@ -207,7 +207,7 @@ def open_vault(
     file: str = FILE,
     name: str = KEYRING_NAME,
 ) -> SignInStore:
-    """`kind`: `file`, with this name in the directory, or `keyring`, under this name."""
+    """`kind` is `file`, named `file` in the directory, or `keyring`, under the entry `name`."""
     if kind == "file":
         return FileSignInStore(directory, file)
     try:
@@ -221,21 +221,21 @@ def open_vault(
 
 
 class LockedDirectory:
-    """A directory with sign-ins that several processes change."""
+    """A directory of sign-ins that several processes change."""
 
     def __init__(self, directory: Path, *, patience_s: float = LOCK_PATIENCE_S) -> None:
         self._directory = directory
         self._patience = patience_s
 
     def touched(self) -> object:
-        """A new value after a sign-in was changed by any process, wherever it is kept. Cheap."""
+        """A value that differs after any process has changed a sign-in, in the file or the keyring. Cheap."""
         try:
             return os.stat(self._directory / LOCK).st_mtime_ns
         except OSError:
             return None
 
     async def changed(self, since: object) -> object:
-        """Waits until any process changes a sign-in; what `touched` is then."""
+        """Waits until `touched` differs from `since`, and returns its new value."""
         while True:
             await asyncio.sleep(TOUCH_LOOK_S)
             if (now := self.touched()) != since:
@@ -243,7 +243,7 @@ class LockedDirectory:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """While held, no other process that uses this directory changes a sign-in."""
+        """While held, no other process changes a sign-in in this directory."""
         path = self._directory / LOCK
         try:
             closed_directory(self._directory)
@@ -261,9 +261,9 @@ class LockedDirectory:
                     )
                 await asyncio.sleep(LOCK_LOOK_S)
             yield
-            os.utime(path)  # for `touched`: a keyring does not tell when it was changed
+            os.utime(path)  # for `touched`: a keyring does not report changes
         finally:
-            os.close(handle)  # this releases the lock, and so does the end of the process
+            os.close(handle)  # closing releases the lock, and so does the end of the process
 
 
 class SignIns(LockedDirectory):
@@ -287,11 +287,11 @@ class SignIns(LockedDirectory):
         return load(self._vault.read() or "")
 
     def keep(self, url: str, account: Account) -> None:
-        """Call it within `locked`."""
+        """Must be called within `locked`."""
         self._vault.write(dump(self._all() | {url: account}))
 
     def forget(self, url: str) -> bool:
-        """Call it within `locked`. False: there was no such account."""
+        """Must be called within `locked`. Returns False if there was no such account."""
         accounts = self._all()
         if url not in accounts:
             return False
@@ -304,7 +304,7 @@ class SignIns(LockedDirectory):
 
 
 class StoredAccount:
-    """The account of one address, as a `AccountStore`. File and keyring block, so they are used in a thread."""
+    """The account of one address, as an `AccountStore`. File and keyring block, so a thread calls them."""
 
     def __init__(self, sign_ins: SignIns, url: str) -> None:
         self._sign_ins = sign_ins
@@ -327,13 +327,13 @@ class StoredAccount:
 
 
 def read_bounded(file: Path) -> str:
-    """The text of a file with a sign-in. Raises OSError and UnicodeDecodeError."""
+    """Reads a sign-in file up to a size limit. Raises OSError and UnicodeDecodeError."""
     with file.open(encoding="utf-8") as opened:
         return opened.read(MAX_BYTES)
 
 
 def _read_copied(file: Path, url: str, now: float) -> Account | None:
-    """None when there is no sign-in any more."""
+    """None if the file has no sign-in any more."""
     try:
         return read_import(read_bounded(file), url=url, now=now)
     except (OSError, UnicodeDecodeError, GatewayError) as gone:
@@ -342,7 +342,7 @@ def _read_copied(file: Path, url: str, now: float) -> Account | None:
 
 
 class StoredKey:
-    """The current API key of the sign-in to one address: a login or a logout takes effect at the next request."""
+    """The current API key of one address; a login or logout takes effect at the next request."""
 
     def __init__(self, sign_ins: SignIns, url: str) -> None:
         self._sign_ins = sign_ins
@@ -351,7 +351,7 @@ class StoredKey:
         self._key = ""
 
     async def __call__(self) -> str:
-        """Empty when not signed in, or not with a key."""
+        """Empty if there is no sign-in or it has no key."""
         stamp = self._sign_ins.stamp()
         if not self._key or stamp != self._stamp:
             account = await asyncio.to_thread(self._sign_ins.find, self._url)
@@ -365,8 +365,8 @@ def open_sign_ins(data_dir: Path, kind: str) -> SignIns:
 
 
 def closed_directory(path: Path) -> None:
-    """Makes sure that the directory exists and is private to this user."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `mode` is for the last of the new ones only
+    """Ensures that the directory exists and is private to this user."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # `mode` applies only to the last new directory
     path.mkdir(mode=0o700, exist_ok=True)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)

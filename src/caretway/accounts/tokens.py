@@ -1,9 +1,9 @@
-"""A bearer token for each request: one renewal for all who wait, which no hang-up cancels; two processes with one
-refresh token (the second looks again under the lock, and uses the other's result); a refused token; a failed renewal
-(the old one while it lasts).
+"""Provides a bearer token for each request. All waiting requests share one renewal, which a disconnect does not cancel;
+after a failed renewal the old token is used while it lasts. If two processes share a refresh token, the second one
+reads the account again under the lock and uses the first one's result.
 
-`refused` names the token that Cursor did not accept, so many refusals of one token cause one renewal. A client that
-disconnects does not cancel a renewal: its answer may hold the only refresh token that still works.
+`refused` names the token that Cursor did not accept, so many refusals of one token cause one renewal. A disconnect does
+not cancel a renewal because its answer may hold the only valid refresh token.
 """
 
 import asyncio
@@ -28,15 +28,15 @@ SIGN_IN_HINT: Final = "Run `caretway login`, or set CURSOR_API_KEY, then try aga
 KEY_HINT: Final = f"Set CURSOR_API_KEY to a key from {KEYS_PAGE}, then start again."
 COPY_HINT: Final = "Run `caretway login`. Or sign in again with the program whose sign-in this is; its file is {file}."
 RETRY_S: Final = 30.0
-"""How long to use a token that could not be renewed and is still valid, before trying again; longer while it has long
-to live."""
+"""How long a still valid token is used after a failed renewal, before the next attempt; longer for a long-lived
+token."""
 RETRY_SHARE: Final = 10
 SETTLE_S: Final = 5.0
 """How long closing waits for a running renewal."""
 
 
 class FixedToken:
-    """A token from the settings. It cannot be renewed, but there may be better words than Cursor's for its end."""
+    """A token from the settings, which cannot be renewed. `refusal` replaces Cursor's error for a refused token."""
 
     def __init__(self, token: str, refusal: GatewayError | None = None) -> None:
         self._token = token
@@ -56,8 +56,6 @@ class FixedToken:
 
 
 class NoToken:
-    """Not signed in."""
-
     renewable = False
 
     def __init__(self, message: str = "Not signed in to Cursor.", hint: str = SIGN_IN_HINT) -> None:
@@ -86,16 +84,16 @@ class AccountStore(Protocol):
     async def write(self, account: Account) -> None: ...
 
     async def original(self, account: Account, now: float) -> Account | None:
-        """What the program from which the account was copied has now, if it was copied."""
+        """The current sign-in of the program from which the account was copied; None if it was not copied."""
         ...
 
     def locked(self) -> AbstractAsyncContextManager[None]:
-        """While held, no other process renews. Raises GatewayError when the lock is not free in time."""
+        """While held, no other process renews. Raises GatewayError if the lock is not free in time."""
         ...
 
 
 class OwnAccount:
-    """An account that only this process has, such as an API key and its tokens."""
+    """An account that exists only in this process, such as an API key and its tokens."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -140,12 +138,12 @@ class RenewedToken:
         self._read: tuple[Account, Term] | None = None
         self._stamp: object = None
         self._again_at = 0.0
-        """When the next renewal may be tried, after one that failed."""
+        """The earliest time of the next renewal after a failed one."""
         self._stored_now: Account | None = None
         self._unwritten: Account | None = None
-        """What could not be stored in its place."""
+        """The newest account, if it could not be stored."""
         self._said = ""
-        """The last failure that was logged."""
+        """The failure that was logged last."""
         self._renewal: asyncio.Task[_Outcome] | None = None
 
     def at_hand(self) -> str | None:
@@ -160,7 +158,7 @@ class RenewedToken:
         return None
 
     async def token(self, *, refused: str = "") -> str:
-        """A token to send; `refused` is one that was sent and not accepted."""
+        """Returns a token to send; `refused` is a token that Cursor did not accept."""
         now = self._clock()
         if (token := self._at_hand(refused, now)) is not None:
             return token
@@ -169,14 +167,14 @@ class RenewedToken:
         return self._verdict(self._last, refused)
 
     async def _outcome(self, refused: str) -> _Outcome:
-        """The result of a renewal that started after the refusal. One that is under way may have begun before it and
-        found that token good, and another process may have changed the stored token."""
+        """The result of a renewal that started after the refusal. A renewal that already runs may have started before
+        it and accepted the refused token, so its result may not count."""
         while True:
             begins = self._renewal is None
             if self._renewal is None:
                 self._renewal = spawn(self._attempt(refused), "token-renewal")
             renewal = self._renewal
-            await asyncio.wait([renewal])  # unlike awaiting it, this does not cancel it when we are cancelled
+            await asyncio.wait([renewal])  # unlike `await renewal`, this does not cancel it when we are cancelled
             if renewal.cancelled():
                 raise gateway_stops()
             outcome = renewal.result()
@@ -188,7 +186,7 @@ class RenewedToken:
         if self._renewal is not None:
             await asyncio.wait([self._renewal], timeout=SETTLE_S)
         if self._unwritten is not None:
-            with suppress(GatewayError):  # it was reported when it could not be stored
+            with suppress(GatewayError):  # was reported when storing failed
                 async with self._shelf.locked():
                     account = await self._look()
                     if account is not None and account is self._unwritten:
@@ -208,7 +206,7 @@ class RenewedToken:
         return bool(account.access_token) and now < self._term(account).ends_at
 
     def _term(self, account: Account) -> Term:
-        """Decoded once for each account: it is needed before every request."""
+        """Decoded once for each account, because every request needs it."""
         if self._read is None or self._read[0] is not account:
             self._read = account, term(account.access_token, account.received_at)
         return self._read[1]
@@ -261,7 +259,7 @@ class RenewedToken:
         if self._good(self._last.account, refused):
             return self._last
         async with self._shelf.locked():
-            account = await self._look()  # another process may have renewed it while we waited for the lock
+            account = await self._look()  # another process may have renewed it during the wait for the lock
             self._last = _Outcome(account)
             if account is None or self._good(account, refused):
                 return self._last
@@ -280,8 +278,7 @@ class RenewedToken:
             return await self._stored(account)
 
     async def _newer_original(self, ours: Account, refused: str) -> Account:
-        """If there is a newer sign-in in the program whose sign-in was copied, that one is used, if it is
-        the same person's."""
+        """The newer sign-in of the same person in the program from which ours was copied; else ours."""
         now = self._clock()
         theirs = await self._shelf.original(ours, now)
         if theirs is None or theirs.access_token == refused or theirs.name != ours.name:
@@ -292,7 +289,7 @@ class RenewedToken:
         return replace(theirs, who=ours.who, copied_from=ours.copied_from)
 
     async def _stored(self, account: Account) -> _Outcome:
-        """What cannot be stored is used all the same: the refresh token from before may work no more."""
+        """Stores the account. If that fails, the account is used anyway: the earlier refresh token may be invalid."""
         try:
             await self._shelf.write(account)
             self._unwritten = None
@@ -303,7 +300,7 @@ class RenewedToken:
         return _Outcome(account)
 
     async def _look(self) -> Account | None:
-        self._stamp = self._shelf.stamp()  # before reading: a change in between is then noticed the next time
+        self._stamp = self._shelf.stamp()  # before reading, so that a change in between is noticed next time
         before, self._stored_now = self._stored_now, await self._shelf.read()
         if self._unwritten is not None and self._stored_now == before:
             return self._unwritten
@@ -315,12 +312,12 @@ class RenewedToken:
 
 
 def exchanged_key(api_key: str, call: Call, clock: Callable[[], float], *, hint: str = KEY_HINT) -> RenewedToken:
-    """An API key that only this process knows, exchanged for a token as the official client does it."""
+    """A token from an API key that only this process knows, exchanged as the official client does."""
     return RenewedToken(OwnAccount(Account(api_key=api_key)), call, clock, hint=hint)
 
 
 def token_of_settings(token: str, origin: str) -> FixedToken:
-    """When it is over, a login would not help: the settings win over it. `origin`: where it comes from."""
+    """A token with an error of its own: a login does not help, because the settings win. `origin`: its source."""
     over = GatewayError(
         ErrorKind.SIGNED_OUT,
         f"Cursor does not accept the access token of the settings ({origin}): it expired, or it was revoked.",

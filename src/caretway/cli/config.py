@@ -1,5 +1,5 @@
-"""`caretway config`: shows the settings, their values and where those came from (secrets only as set or not), as a
-table, JSON or the Markdown of docs/settings.md.
+"""`caretway config`: shows the settings with values and sources (a secret only as set or not), as a table, JSON or the
+Markdown of docs/settings.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ examples:
 
 Which = Literal["usual", "changed", "all"]
 _LEAST_ROOM: Final = 20
-"""A value gets at least this much of a line, even on a narrow terminal."""
+"""The minimum width of a value, even on a narrow terminal."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -93,8 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_table(settings: Settings, style: Style, width: int = 80, which: Which = "usual") -> list[str]:
-    """For a terminal: by section, with values folded to fit. `usual`: advanced settings that nobody changed are only
-    counted."""
+    """A table for a terminal, by section, with folded values. `usual` only counts advanced settings with default
+    values."""
     shown = [
         one
         for one in SETTINGS
@@ -129,7 +129,7 @@ def as_wide_table(settings: Settings, style: Style) -> list[str]:
 
 
 def _source(setting: Setting, origin: str) -> str:
-    """The origin in a word, with the variable's name if that differs from the setting's."""
+    """The source in a word, plus the variable's name if it differs from the setting's."""
     kind, _, what = origin.partition(" ")
     if kind != "environment":
         return kind
@@ -199,7 +199,7 @@ the gateway."""
 
 
 def reference() -> str:
-    """The text of docs/settings.md. It is the same on every machine."""
+    """The text of docs/settings.md; the same on every machine."""
     parts = [_PREFACE]
     for title in (*GROUPS, ADVANCED):
         members = [setting for setting in SETTINGS if setting.section == title]
@@ -243,15 +243,15 @@ def _quirk_table() -> list[str]:
 
 
 def _brief(setting: Setting) -> str:
-    """What is expected, without the units that the preface explains."""
+    """The expected value, without the units that the preface explains."""
     what, colon, _units = setting.kind.expected.partition(": ")
     return what if colon and what.startswith(("a duration", "a size")) else setting.kind.expected
 
 
 # ---- config file
 
-# `caretway config path | get | set | unset | edit`: one value, and the settings file: which one it is, how a value is
-# written into it (checked first, secrets not from the command line), the user's editor.
+# `caretway config path | get | set | unset | edit`: one value, and the settings file: its path, writing a checked value
+# (never a secret from the command line), the user's editor.
 
 ACTIONS: Final = ("path", "get", "set", "unset", "edit")
 _SEE: Final = "see: caretway config --help"
@@ -262,7 +262,7 @@ _NEW_FILE: Final = """\
 
 
 def act(action: str, words: Sequence[str], flags: Mapping[str, object]) -> int:
-    """`flags`: the settings' flags of this command line."""
+    """`flags`: the settings' flags on this command line."""
     file = settings_file(flags)
     if action in ("path", "edit"):
         _take(action, words, ())
@@ -324,7 +324,7 @@ def _write(file: Path, setting: Setting, text: str | None, flags: Mapping[str, o
     try:
         settings = load_from_process(flags)
     except ConfigError as wrong:
-        if wrong.key == setting.name and after != before:  # a path that does not exist
+        if wrong.key == setting.name and after != before:  # the path does not exist
             replace_file(file, before)
         raise
     say([f"{file}: " + (after_words(setting, text) if after != before else "nothing to change")])

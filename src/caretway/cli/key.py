@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
         what = {0: "no further words", 1: "the name of a key", 2: "the name of a key and its new name"}[expected]
         raise CommandFailed(f"{arguments.action} takes {what}", "see: caretway key --help", 2)
     given = [flag for flag in _NEW_ONLY if getattr(arguments, flag) not in (None, [], False)]
-    for flag in given:  # a variable that is not set must not make a key without limits
+    for flag in given:  # an empty shell variable must not make an unlimited key
         value = getattr(arguments, flag)
         if value is not True and not all(map(words, [value] if isinstance(value, str) else value)):
             raise CommandFailed(f"--{flag} is empty", "leave it out, or say what is meant", 2)
@@ -217,7 +217,7 @@ def _workspace(text: str | None) -> str:
 
 
 def expiry(text: str, now: float) -> float:
-    """Unix seconds; a day counts to its end."""
+    """Reads an expiry as unix seconds; a day counts to its end."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -235,8 +235,7 @@ def expiry(text: str, now: float) -> float:
 
 # ---- key list
 
-# What `caretway key list` shows: each key with its last use, its totals and how much of its budgets is used; at 80
-# columns, or as JSON.
+# `caretway key list`: each key with its last use, its totals and its used budgets; at 80 columns, or as JSON.
 
 NAME_CHARS: Final = 24
 _LABEL: Final = 8
@@ -251,7 +250,7 @@ class KeyRow:
 
 
 def read_rows(keys: Sequence[NamedKey], file: Path, now: float) -> list[KeyRow]:
-    """The keys with what is counted of them."""
+    """The keys with their counts."""
     try:
         uses, cycle = last_uses(file), kept_cycle(file)
         return [_row(key, file, uses, now, cycle) for key in sorted(keys, key=lambda one: one.name.lower())]
@@ -260,7 +259,7 @@ def read_rows(keys: Sequence[NamedKey], file: Path, now: float) -> list[KeyRow]:
 
 
 async def shared_rows(keys: Sequence[NamedKey], spent: SpentStore, now: float) -> list[KeyRow]:
-    """Rows of keys counted by a cluster. The last use of a key is not recorded there."""
+    """The keys with a cluster's counts, which do not include the last use."""
     cycle, rows = await spent.cycle(), list[KeyRow]()
     for key in sorted(keys, key=lambda one: one.name.lower()):
         scope, levels = f"{KEY_PREFIX}{key.id}", list[Level]()

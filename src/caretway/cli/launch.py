@@ -1,5 +1,5 @@
-"""`caretway launch`: starts a client that is configured for the gateway, for this process only; its exit code and
-signals pass through. Without a name: the list of clients, which are installed and set up.
+"""`caretway launch`: starts a client that is configured for the gateway, for this process only, and passes on its exit
+code and signals. Without a name it lists the clients, and which are installed and set up.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ examples:
   caretway launch goose --print                 what it would do
 """
 _NOT_FOUND: Final = 127
-"""The exit code of shells for a program that is not there."""
+"""The shells' exit code for a missing program."""
 LATELY_S: Final = 30 * 86_400
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
@@ -122,7 +122,7 @@ def announced(client: ClientProgram, gateway: ClientGateway, target: Target) -> 
 
 
 def unlisted(gateway: ClientGateway, target: Target) -> list[str]:
-    """What to say of a model that the account does not list."""
+    """A warning about a model that the account does not list."""
     if not gateway.models or any(model.id == target.model for model in gateway.models):
         return []
     near = difflib.get_close_matches(target.model, [model.id for model in gateway.models], 1)
@@ -130,7 +130,7 @@ def unlisted(gateway: ClientGateway, target: Target) -> list[str]:
 
 
 def child_environment(mine: Mapping[str, str], variables: Mapping[str, str], without: Sequence[str]) -> dict[str, str]:
-    """The user's environment with the plan's variables on top. A proxy of the user's is not for this machine."""
+    """The user's environment plus the plan's variables. The user's proxy is bypassed for this machine."""
     environment = {name: value for name, value in mine.items() if name not in without} | dict(variables)
     if any(environment.get(name) or environment.get(name.upper()) for name in _PROXIES):
         for name in ("NO_PROXY", "no_proxy"):
@@ -141,7 +141,7 @@ def child_environment(mine: Mapping[str, str], variables: Mapping[str, str], wit
 
 @contextmanager
 def _laid_out(plan: LaunchPlan) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The plan's files in a private directory, and arguments and variables that name it."""
+    """Writes the plan's files to a private directory. Yields arguments and variables that name it."""
     if not plan.files:
         yield list(plan.arguments), dict(plan.environment)
         return
@@ -160,7 +160,7 @@ def _placed(plan: LaunchPlan, folder: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _mirrored(source: Path, place: Path, ours: set[str]) -> None:
-    """Links to what the client keeps in its directory: it finds its own files, and ours in their place."""
+    """Links the entries of the client's directory into `place`, except those in `ours`."""
     source.mkdir(parents=True, exist_ok=True)
     for entry in source.iterdir():
         if entry.name not in ours:
@@ -168,8 +168,8 @@ def _mirrored(source: Path, place: Path, ours: set[str]) -> None:
 
 
 async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """In this terminal and process group, so that job control is as without us. Ctrl-C at the terminal reaches the
-    client by itself; signals that are sent to this process are passed on."""
+    """Runs the client in this terminal and process group, so job control works as usual. Ctrl-C at the terminal reaches
+    the client directly; signals sent to this process are passed on."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -188,7 +188,7 @@ async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int
     for number in numbers:
         loop.add_signal_handler(number, pass_on, number)
     try:
-        # no shell; there is nothing else to do meanwhile; one call between fork and exec
+        # no shell; no other work is pending in this loop; one call between fork and exec
         process = subprocess.Popen(argv, env=dict(environment), preexec_fn=_ends_with_us())  # noqa: S603, ASYNC220 (the user's own client)
         for number in early:
             process.send_signal(number)
@@ -202,8 +202,8 @@ async def _run_child(argv: Sequence[str], environment: Mapping[str, str]) -> int
 
 
 def _ends_with_us() -> Callable[[], object] | None:
-    """For the child to call: when this process is killed, which also was its gateway, it gets the signal of a terminal
-    that is closed. Linux only; elsewhere it stays, and cannot reach its gateway any more."""
+    """A function for the child to call: if this process, which may be its gateway, is killed, the child gets SIGHUP.
+    Linux only; elsewhere the child stays without a gateway."""
     if sys.platform != "linux":
         return None
     import ctypes
@@ -216,7 +216,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def _in_foreground() -> bool:
-    """The terminal sends Ctrl-C to the whole group in its foreground, which we and the client are then."""
+    """Whether our process group has the terminal: then the client gets Ctrl-C directly, too."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY)
     except OSError:
@@ -240,7 +240,7 @@ def shown(
     rest: Sequence[str],
     width: int = 0,
 ) -> list[str]:
-    """As a shell would do it; the gateway's key is not shown. `width`: of the terminal, if it is one."""
+    """The command as a shell would run it, without the gateway's key. `width`: the terminal's, or 0."""
 
     def hidden(text: str) -> str:
         return text if target.key == NO_KEY else text.replace(target.key, "THE-KEY")
@@ -265,7 +265,7 @@ def shown(
 
 
 def _typed(word: str) -> str:
-    """Quoted for a shell in which `files` is the directory."""
+    """Quotes a word for a shell in which `files` is the directory."""
     return '"$files"'.join(shlex.quote(part) if part else "" for part in word.split(FILES)) or "''"
 
 
@@ -280,7 +280,7 @@ def overview(
         rows.append((client.name, "yes" if there else "no", state, lately, "" if there else client.install))
     header = ("client", "installed", "set up", "seen", "install it with")
     table = columns(header, rows, Style())
-    if max(map(len, table)) > width:  # the rows come first, and how to install below them
+    if max(map(len, table)) > width:  # the rows come first, install commands below
         table = columns(header[:4], [row[:4] for row in rows], Style())
         missing = [(row[0], row[4]) for row in rows if row[4]]
         table += ["", "install", *pairs(missing, Style(), indent="")] if missing else []
@@ -294,7 +294,7 @@ def overview(
 
 
 def seen_lately(data_dir: Path) -> dict[str, str]:
-    """By the ledger's name of a client: how long ago it asked last. Nothing where no ledger can be read."""
+    """The ledger's name of each client -> how long ago its last request was. Empty if the ledger cannot be read."""
     import sqlite3
     from contextlib import closing
 
@@ -310,7 +310,7 @@ def seen_lately(data_dir: Path) -> dict[str, str]:
         with closing(ledger):
             return {name: ago(now - at) for name, at in last_seen(ledger, now - LATELY_S).items()}
     except sqlite3.Error:
-        return {}  # `caretway doctor` says what is wrong with it
+        return {}  # `caretway doctor` reports the reason
 
 
 def ago(seconds: float) -> str:

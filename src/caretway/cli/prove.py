@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def with_account(settings: Settings) -> Settings:
-    """The settings with the backend to prove; raises CommandFailed with what is missing."""
+    """The settings with the backend to prove. Raises CommandFailed with the missing piece."""
     from ..upstream import choose_backend, passes
     from .status import WITH_OUR_CREDENTIALS, account_facts
 
@@ -117,7 +117,7 @@ def with_account(settings: Settings) -> Settings:
 
 
 def secluded(settings: Settings) -> Settings:
-    """The settings without anything of this machine that could be offered to the model."""
+    """The settings without anything of this machine that a model could be offered."""
     return replace(settings, local_tools="off", workspace=None, workspaces=(), mcp_offer="never")
 
 
@@ -147,7 +147,7 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
     from ..upstream import open_backend
 
     close_data_dir(settings.data_dir, settings.origin("data_dir"))
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # backends would leave a new one open to others
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # backends would leave it open to others
     changed: dict[str, Any] = dict(changes)
     watch = WireWatch() if settings.backend == "agent" else None
     async with open_backend(replace(settings, **changed), watch.around if watch else None) as backend:
@@ -156,7 +156,7 @@ async def open_bench(settings: Settings, changes: Changes) -> AsyncIterator[Benc
 
 
 def _proxy(settings: Settings) -> str:
-    """The kind of proxy on the way to runs. Its address stays here."""
+    """The kind of the proxy for runs. Its address stays out of the receipt."""
     from ..upstream import dialler
 
     proxy = dialler(settings).route(hosts(settings).run).proxy
@@ -198,7 +198,7 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
 
 
 async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
-    """What the account lists; raises CommandFailed when not signed in, or nothing answers."""
+    """The account's models. Raises CommandFailed if the user is not signed in or the backend does not answer."""
     from ..core.errors import GatewayError
 
     status = await bench.backend.status()
@@ -211,14 +211,14 @@ async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
 
 
 async def _are_listed(bench: Bench, *names: str) -> None:
-    """A typing error would be told as what the service refuses."""
+    """Raises CommandFailed for an unlisted name: a typing error would look like a refusal by the service."""
     for name in filter(None, names):
         if await bench.models.find(name) is None:
             raise CommandFailed(f"your account lists no model {name!r}", "see: caretway models", 2)
 
 
 async def try_cases(settings: Settings, cases: Sequence[Case]) -> dict[str, CaseVerdict]:
-    """Some cases, without a word: for `caretway doctor --live`."""
+    """Tries cases without output, for `caretway doctor --live`."""
     from ..prove.context import ProveContext, choose_models
     from ..prove.questions import Prover
 
@@ -249,7 +249,7 @@ def _agreed(yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandFailed("it needs your consent, and there is no terminal to ask", "type: caretway prove --yes", 2)
-    # The loop's handler would only note Ctrl-C, and the terminal would be read on.
+    # The event loop's handler would only record Ctrl-C and the terminal would still be read.
     of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         print("Go on? [y/N] ", end="", flush=True)
@@ -263,7 +263,7 @@ def _agreed(yes: bool) -> None:
 async def _try_all(
     try_case: Callable[[Case], Any], cases: Sequence[Case], style: Style
 ) -> tuple[dict[str, CaseVerdict], dict[str, int]]:
-    """Each row is printed when it is known; on a terminal the case at work is named below."""
+    """Prints each row when it is known; a terminal shows the running case below."""
     verdicts: dict[str, CaseVerdict] = {}
     timings: dict[str, int] = {}
     say([""])
@@ -299,7 +299,7 @@ def summary(verdicts: Mapping[str, CaseVerdict], style: Style) -> str:
 
 
 def how_to_send(service: str) -> list[str]:
-    """Only what Cursor's own address answered is worth sending."""
+    """Only answers from Cursor's own address are worth sending."""
     if service != CURSORS_OWN:
         return [f"it is of {service}: there is no need to send it"]
     return [
@@ -346,7 +346,7 @@ async def _receipt(
 
 
 async def _listed(bench: Bench, name: str) -> str:
-    """The id in Cursor's list: what the user typed stays out of the receipt."""
+    """The id in Cursor's list, because the receipt must not contain what the user typed."""
     if not name:
         return "none"
     found = await bench.models.find(name)
@@ -354,7 +354,7 @@ async def _listed(bench: Bench, name: str) -> str:
 
 
 def _can_keep(path: Path) -> None:
-    """Before anything is spent. Raises CommandFailed."""
+    """Checks the path before any run is spent. Raises CommandFailed."""
     there = path.exists()
     if path.is_dir():
         raise _cannot_keep(path, os.strerror(errno.EISDIR))
@@ -373,7 +373,7 @@ def _keep(path: Path, text: str) -> None:
 
 
 def _keep_copy(path: Path, text: str) -> None:
-    """For the dashboard; what was asked for is written already."""
+    """Writes a copy for the dashboard, after the requested file."""
     try:
         write_file(path, text)
     except OSError as failure:

@@ -1,5 +1,5 @@
-"""`caretway serve`: runs the gateway until a signal stops it; the banner (address, account, models, warnings, simulated
-answers; never a key), which does not wait for Cursor; what is said while it stops.
+"""`caretway serve`: runs the gateway until a signal stops it. Prints a banner (address, account, models, warnings,
+simulated answers; never a key) without waiting for Cursor, and messages during shutdown.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ MAIN_FLAGS: Final = (
     "thinking",
     "log_level",
 )
-"""The settings that `--help` shows."""
+"""The settings shown by `--help`."""
 
 STANDINGS: Final = {
     "official": "official",
@@ -91,33 +91,33 @@ STANDINGS: Final = {
 EACH_ITS_OWN: Final = "every client brings its own Cursor API key"
 NO_KEY: Final = "any-text"
 _LABELS: Final = 9
-"""Width of the banner's first column; it is printed in two parts."""
+"""The width of the banner's first column, shared by its two parts."""
 _LEAST_ROOM: Final = 30
-"""Columns for a value, however narrow the terminal is."""
+"""The minimum width of a value."""
 _PATIENCE: Final = 5.0
-"""Seconds that the banner waits for account and models. The gateway already serves meanwhile."""
+"""Seconds that the banner waits for account and models, while the gateway already serves."""
 _SLOW_END_S: Final = 1.0
 """If stopping takes longer, print a line even if no response is running."""
 
 
 _AGAIN: Final = -1
-"""In place of an exit code: start again."""
+"""Returned in place of an exit code to start again."""
 
 
 class Running(Protocol):
-    """How many turns the gateway has, of all accounts together."""
+    """Counts the turns of all accounts."""
 
     @property
     def live(self) -> int: ...
 
     @property
     def parked(self) -> int:
-        """Turns that wait for tool results; a shutdown does not wait for them."""
+        """Turns that wait for tool results; shutdown does not wait for them."""
         ...
 
 
 class Served(Protocol):
-    """What this command needs of the gateway."""
+    """The part of the gateway that this command uses."""
 
     @property
     def base_url(self) -> str: ...
@@ -160,9 +160,9 @@ def run(arguments: argparse.Namespace) -> int:
     except GatewayError as failure:
         if failure.kind is not ErrorKind.BAD_REQUEST:
             raise
-        raise CommandFailed(str(failure), exit_code=2) from failure  # a wrong setting: no supervisor tries again
+        raise CommandFailed(str(failure), exit_code=2) from failure  # a wrong setting: no supervisor must retry
     if code == _AGAIN:
-        os.execv(sys.executable, [sys.executable, "-m", "caretway", *sys.argv[1:]])  # noqa: S606 - this very program
+        os.execv(sys.executable, [sys.executable, "-m", "caretway", *sys.argv[1:]])  # noqa: S606 - this program itself
     return code
 
 
@@ -193,7 +193,7 @@ async def serve(
                 )
             )
             notify(manager, "READY=1", f"STATUS=serving {served.base_url} ({served.backend.name})")
-            # Beside serving: an unreachable Cursor must delay neither requests nor Ctrl-C.
+            # Runs in the background: an unreachable Cursor must delay neither requests nor Ctrl-C.
             rest = spawn(_say_rest(settings, served, style), "banner")
             try:
                 number = await stopped(haste)
@@ -216,7 +216,7 @@ async def serve(
 
 
 def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> str:
-    """What the shutdown waits for, if known, and how to stop at once."""
+    """What the shutdown waits for, if known, and how to stop immediately."""
     again = "press Ctrl-C again" if number is signal.SIGINT else "send the signal again"
     have = "1 answer has" if answers == 1 else f"{answers} answers have"
     return f"stopping{f': {have} up to {grace:g} s to end' if answers else ''}; {again} to stop now"
@@ -250,18 +250,18 @@ async def _asked(settings: Settings, backend: Backend) -> SignInState:
 
 
 class SignInState(Struct, frozen=True):
-    """What the backend reported; None or empty where it reported nothing."""
+    """The sign-in that the backend reported; a field is None or empty if not reported."""
 
     signed_in: bool | None = None
     detail: str = ""
     models: tuple[str, ...] = ()
     trouble: str = ""
     brought: bool = False
-    """Passthrough mode: every client sends its own key, so there is no account to show."""
+    """In passthrough mode every client sends its own key, so there is no account to show."""
 
 
 def opening(settings: Settings, base_url: str, backend: str, standing: str, style: Style, width: int = 80) -> list[str]:
-    """The first part of the banner: what is known as soon as the socket is open."""
+    """The first part of the banner: the facts known once the socket is open."""
     described = f"{backend} ({STANDINGS[standing]})"
     shown = style.good(described) if standing == "official" else style.careful(described)
     lines = [style.bold(f"Caretway {__version__}")]
@@ -297,7 +297,7 @@ def _simulated(settings: Settings) -> Sequence[str]:
 
 
 def instructions(base_url: str, account: SignInState, style: Style, width: int, key: str = NO_KEY) -> list[str]:
-    """The second part: who is signed in, which models there are, how to point a client here."""
+    """The second part of the banner: account, models, and how to configure a client."""
     lines: list[str] = []
     if account.brought:
         listed_by = f"those of each account: GET {base_url}/v1/models with its key"
@@ -338,7 +338,7 @@ def _folded(label: str, value: str, width: int, style: Style, mark: Callable[[st
 
 
 def not_on_path() -> str:
-    """How this command was started, if `caretway` alone would not be found."""
+    """How to type this command if `caretway` is not on PATH; empty otherwise."""
     if shutil.which(PROGRAM):
         return ""
     beside = Path(sys.executable).with_name(PROGRAM)

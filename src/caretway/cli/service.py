@@ -1,6 +1,6 @@
-"""`caretway service install | uninstall | start | stop | restart | status | logs`: the gateway as a service of this
-user, with systemd or launchd: its settings, variables of this shell that it does not see, what uninstalling leaves.
-Without a service, `stop`, `restart` and `logs` apply to the gateway that `caretway serve` started.
+"""`caretway service install | uninstall | start | stop | restart | status | logs`: runs the gateway as a service of
+this user with systemd or launchd, warns of shell variables that the service does not get, and lists what uninstalling
+leaves. Without a service, `stop`, `restart` and `logs` apply to the gateway that `caretway serve` started.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def service_definition(settings: Settings, flags: dict[str, object], manager: type[Manager]) -> ServiceDefinition:
-    """`flags`: setting name -> value, as typed."""
+    """`flags`: setting name -> value as typed."""
     from ..upstream import choose_backend
 
     command = [sys.executable, "-m", "caretway", "serve", *flag_words(flags, settings)]
@@ -113,7 +113,7 @@ def _config_file(settings: Settings) -> Path:
 
 
 def flag_words(flags: dict[str, object], settings: Settings) -> list[str]:
-    """The flags of `serve` that mean the same from any directory."""
+    """The flags of `serve`, with values that do not depend on the current directory."""
     words: list[str] = []
     for setting in SETTINGS:
         if setting.name not in flags or setting.flag is None:
@@ -129,7 +129,7 @@ def flag_words(flags: dict[str, object], settings: Settings) -> list[str]:
 
 
 def unseen(settings: Settings) -> list[str]:
-    """What this terminal says and the service will not hear."""
+    """Warnings about variables of this terminal that the service will not get."""
     warnings = []
     for setting in SETTINGS:
         origin = settings.origin(setting.name)
@@ -147,7 +147,7 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
         print(text, end="")
         return 0
     _require(manager)
-    for place in (settings.data_dir, _config_file(settings).parent):  # the unit names both, and must find them
+    for place in (settings.data_dir, _config_file(settings).parent):  # the unit names both, so both must exist
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if service.log_file is not None:
         service.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
 def _write(path: Path, text: str) -> bool:
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)  # open to others, as the service manager expects it
+    path.parent.mkdir(parents=True, exist_ok=True)  # open to others, as the service manager expects
     write_file(path, text, mode=0o644)
     return True
 
@@ -186,7 +186,7 @@ def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
 
 
 def left_behind(settings: Settings) -> list[str]:
-    """What is still on the machine, and how it is removed."""
+    """The remaining processes and files, with the commands that remove them."""
     from .setup_journal import Journal
 
     rows = [("gateway", f"{one.url} runs: kill {one.pid}") for one in noted_gateways(settings.data_dir)]
@@ -249,7 +249,7 @@ def _is_new(settings: Settings, before: RunningGateway) -> bool:
 
 
 def _until(done: Callable[[], bool], settings: Settings, note: RunningGateway) -> None:
-    """Answers that run may end first, and turns of a cluster stay reachable for a while."""
+    """Waits until `done`. The limit includes the grace for running answers and the drain time of a cluster."""
     limit = (
         time.monotonic() + settings.shutdown_grace + settings.cluster_drain * bool(settings.cluster) + _STOP_MARGIN_S
     )
@@ -273,9 +273,9 @@ def _active() -> Manager | None:
 
 
 def _gateway(settings: Settings) -> RunningGateway:
-    """The only one that runs, or the one on the port that was named. One that a client was started with is meant
-    only where no other runs, or by its port. Its process gets a signal, so a note that a killed gateway left must not
-    lead to the program that has its process id now."""
+    """The only running gateway, or the one on the named port. A client's own gateway is chosen only by its port or if
+    no other runs. The gateway gets a signal, so a killed gateway's note must not lead to another program that now has
+    its process id."""
     notes = [one for one in noted_gateways(settings.data_dir) if answers(one.url) or not is_another_process(one)]
     found = list({note.url: note for note in reversed(notes)}.values())  # the newest of each address
     if settings.origin("port") != "default":
@@ -338,11 +338,11 @@ def _logs(arguments: argparse.Namespace, settings: Settings) -> int:
         words = manager.log_command(settings, arguments.lines, follow=arguments.follow)
     else:
         words = tail_command(_log_file(settings), arguments.lines, follow=arguments.follow)
-    os.execvp(words[0], words)  # noqa: S606 - the log's own reader takes over, with its pager and its keys
+    os.execvp(words[0], words)  # noqa: S606 - the log's own reader takes over, with its pager and keys
 
 
 def _log_file(settings: Settings) -> Path:
-    """Of the gateway that runs; else of the last one that `caretway launch` or the service started."""
+    """The log file of the running gateway, else of the last one that `caretway launch` or the service started."""
     if noted_gateways(settings.data_dir):
         note = _gateway(settings)
         if note.log_file:

@@ -1,5 +1,5 @@
-"""Which service manager this machine has (systemd's for the user, or launchd), and the commands that it takes. Only
-this module starts them; their own words are shown when they fail.
+"""The service manager of this machine (systemd for the user, or launchd) and its commands. Only this module runs them;
+if a command fails, its own output is shown.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .process import CommandFailed
 
 # ---- definition
 
-# What a service needs to know, and how tightly it is closed in: home read-only unless programs run there
-# (cursor-agent, MCP servers, local tools), and why. Pure.
+# The facts that a service definition needs, and its sandboxing: the home directory is read-only unless programs run
+# there (cursor-agent, MCP servers, local tools). Pure.
 
 NAME: Final = "caretway"
 LABEL: Final = "dev.caretway.gateway"
 """The service's name for launchd."""
 WRONG_SETTING: Final = 2
-"""Exit code of a start that cannot work, however often it is tried."""
+"""The exit code of a start that no retry can fix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class ServiceDefinition:
     command: Sequence[str]
     data_dir: Path
     stop_s: float
-    """How long stopping may take."""
+    """The time limit for stopping."""
     programs: str = ""
-    """Which programs run with the user's files, in words; nobody: empty."""
+    """Describes the programs that run with the user's files; empty if none do."""
     config_dir: Path | None = None
-    """Where the settings file is, or would be: the dashboard changes it, and replaces it as a whole."""
+    """The directory of the settings file, which the dashboard replaces as a whole."""
     log_file: Path | None = None
-    """None: the service manager keeps the log."""
+    """None if the service manager keeps the log."""
 
 
 def programs_at_home(*, backend: str, local_tools: str, mcp: bool, keyring: bool) -> str:
-    """Why the home directory must be writable, or nothing."""
+    """Why the home directory must be writable; empty if it need not be."""
     reasons = [
         ("cursor-agent works in your home directory", backend == "cli"),
         ("the SDK's own process keeps files there", backend == "sdk"),
@@ -58,7 +58,7 @@ def programs_at_home(*, backend: str, local_tools: str, mcp: bool, keyring: bool
 
 # ---- launchd
 
-# The property list for launchd (macOS): started at login, restarted after a crash, its log in a file that the gateway
+# The property list for launchd (macOS): starts at login, restarts after a crash, logs to a file that the gateway
 # rotates. Pure.
 
 
@@ -85,8 +85,8 @@ def plist_bytes(service: ServiceDefinition) -> bytes:
 
 # ---- systemd
 
-# The unit file for systemd's user manager: readiness by sd_notify, restart after a crash and not after a wrong
-# setting, hardening, and how a word is quoted in it. Pure.
+# The unit file for systemd's user manager: readiness by sd_notify, restart after a crash but not after a wrong setting,
+# hardening, quoting of words. Pure.
 
 UNIT: Final = f"{NAME}.service"
 
@@ -115,7 +115,7 @@ _ALONE: Final = (
     "SystemCallFilter=@system-service",
     "SystemCallErrorNumber=EPERM",
 )
-"""For a gateway that starts no programs of others."""
+"""Hardening for a gateway that starts no other programs."""
 
 
 def unit_path(environ: Mapping[str, str], home: Path) -> Path:
@@ -159,7 +159,7 @@ def unit_text(service: ServiceDefinition) -> str:
 
 
 def quoted(word: str) -> str:
-    """One word of a command line or of a list of paths: specifiers and variables are not expanded."""
+    """Quotes one word of a command line or a list of paths, so that specifiers and variables are not expanded."""
     plain = word.replace("%", "%%").replace("$", "$$")
     if plain and all(character.isalnum() or character in "/._-=:,@+%" for character in plain):
         return plain
@@ -183,7 +183,7 @@ class Manager(Protocol):
         ...
 
     def install(self) -> None:
-        """Start it now and at every login; one that runs is started anew."""
+        """Starts the service now and at every login; restarts a running one."""
 
     def uninstall(self) -> None: ...
     def reload(self) -> None: ...
@@ -267,17 +267,17 @@ class Launchd:
         return "this machine has no launchctl" if shutil.which("launchctl") is None else ""
 
     def install(self) -> None:
-        _run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # fails where none is loaded
+        _run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # fails if none is loaded
         _must(["launchctl", "bootstrap", self._domain, str(self.path)])
 
     def uninstall(self) -> None:
         _run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])
 
     def reload(self) -> None:
-        """launchd reads the file when it is loaded."""
+        """Does nothing: launchd reads the file when it is loaded."""
 
     def start(self) -> None:
-        _run(["launchctl", "bootstrap", self._domain, str(self.path)])  # fails where it is loaded already
+        _run(["launchctl", "bootstrap", self._domain, str(self.path)])  # fails if it is loaded already
         _must(["launchctl", "kickstart", f"{self._domain}/{LABEL}"])
 
     def stop(self) -> None:

@@ -1,5 +1,5 @@
-"""`caretway setup`: writes the gateway into a client's own files as an additional provider or profile, shown as a diff
-first; `--undo` puts them back.
+"""`caretway setup`: adds the gateway to a client's own files as a provider or profile, after showing a diff; `--undo`
+restores the files.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class FileChange:
     path: Path
     now: str | None
     then: str | None
-    """None: the file goes."""
+    """The new text; None if the file is deleted."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _target(settings: Settings, arguments: argparse.Namespace) -> tuple[Target, bool]:
-    """A gateway that runs is where it is; otherwise the file names where one would listen. And whether one runs."""
+    """The running gateway, else the address at which one would listen; and whether one is running."""
     from .client_gateway import client_gateway, requires_key, usual_url
 
     async with client_gateway(settings, given(arguments)) as gateway:
@@ -143,13 +143,13 @@ def _set_up(
     made = [folders or _made_before(old, record.plan.path) for folders, record in zip(made, records, strict=True)]
     files = tuple(replace(record, made=folders) for record, folders in zip(records, made, strict=True))
     elsewhere = [record for record in (old.files if old else ()) if record.plan.path not in paths]
-    journal.keep(SetupRecord(client.name, (*files, *elsewhere)))  # first: what is half done can be undone
+    journal.keep(SetupRecord(client.name, (*files, *elsewhere)))  # first: an incomplete change can be undone
     try:
         _write(changes)
     except CommandFailed:
         if all(
             read_text(change.path) == change.now for change in changes
-        ):  # nothing is done, so there is nothing to undo
+        ):  # nothing was changed, so there is nothing to undo
             journal.put_back(client.name, old)
             for folders in made:
                 remove_folders(folders)
@@ -162,7 +162,7 @@ def _set_up(
 
 
 def _baseline(old: SetupRecord | None, plan: FilePlan, now: str | None) -> str | None:
-    """What the file is without us: what a later undo goes back to."""
+    """The file without our entries: the text that a later undo restores."""
     for record in old.files if old else ():
         if record.plan.path == plan.path:
             return undone(record.plan, record.before, record.after, now)
@@ -214,7 +214,7 @@ def _touched(file: FileRecord, change: FileChange) -> bool:
 def _write(changes: Sequence[FileChange]) -> None:
     for change in changes:
         if change.then is None:
-            change.path.resolve().unlink(missing_ok=True)  # a link was there before
+            change.path.resolve().unlink(missing_ok=True)  # the path was a link
         elif change.then != change.now:
             write_text(change.path, change.then)
 
@@ -239,14 +239,14 @@ def used(client: ClientProgram, target: Target) -> str:
 
 
 def _show(changes: Sequence[FileChange], style: Style, arguments: argparse.Namespace, whole: str) -> None:
-    """A terminal gets what fits on it, unless all was asked for with --print."""
+    """Shows the changes; a terminal gets a shortened diff unless `--print` is given."""
     width = shown_width(sys.stdout)
     say(diff(changes, style, width, whole if width and not arguments.print else ""))
 
 
 def diff(changes: Sequence[FileChange], style: Style, width: int = 0, whole: str = "") -> list[str]:
-    """Unified, with the files' names as a user would type them. `width`: of the terminal, if it is one. `whole`: the
-    command that shows all of it, if long rows of additions or removals are to be cut here."""
+    """A unified diff with the paths as users type them. `width`: the terminal's, or 0. `whole`: the command that shows
+    the full diff; if given, long rows of additions or removals are cut."""
     lines: list[str] = []
     for change in changes:
         name = _short(change.path)
@@ -264,7 +264,7 @@ def diff(changes: Sequence[FileChange], style: Style, width: int = 0, whole: str
 
 
 def shortened(lines: Sequence[str], whole: str) -> list[str]:
-    """Pure. Rows of lines with one sign keep their beginning and their end; how many are left out is said."""
+    """Cuts the middle of long rows of lines with one sign, and states how many lines are left out. Pure."""
     kept: list[str] = []
     for sign, row in groupby(lines, key=lambda line: line[:1]):
         same = [*row]
@@ -277,11 +277,11 @@ def shortened(lines: Sequence[str], whole: str) -> list[str]:
 
 _ROW_BEGINS: Final = 12
 _ROW_ENDS: Final = 6
-"""So that the question and the beginning of what it asks are on one screen."""
+"""Small enough that the question and the start of the diff fit on one screen."""
 
 
 def _folded(line: str, width: int) -> list[str]:
-    """A long line of a diff goes on below, behind its sign and a little further in."""
+    """Folds a long line of a diff, with its sign and some indentation on each following line."""
     if not 0 < width < len(line):
         return [line]
     sign, text = line[:1], line[1:]

@@ -1,8 +1,8 @@
-"""The metrics of `/metrics` for Prometheus: responses, tool calls, recoveries, reasons of sessions, tokens of ended
-runs (each once, kinds that do not overlap), refused requests, time to the first event and to the end; by model, backend
-and key; and the process itself (CPU, start, memory, file descriptors).
+"""The metrics of `/metrics` for Prometheus, by model, backend and key: responses, tool calls, recoveries, session
+reasons, tokens of ended runs (each once, in kinds that do not overlap), refused requests, time to the first event and
+to the end; and the process (CPU, start, memory, file descriptors).
 
-Names of models and keys come from outside, so only the first of each get a label of their own.
+Names of models and keys come from outside, so only the first ones get a label of their own.
 """
 
 import os
@@ -20,19 +20,19 @@ from ..processes.memory import resident_bytes
 
 # ---- families
 
-# Counters and histograms with labels, in Prometheus' text format (0.0.4): HELP and TYPE for each, escaped labels, and
-# how many label sets there can be (bounded cardinality: names that clients make up share `other` beyond a limit).
+# Counters and histograms with labels, in Prometheus' text format (0.0.4): HELP and TYPE for each, escaped labels, and a
+# bound for the label sets (cardinality: client-made names share `other` beyond a limit).
 
 OTHER: Final = "other"
 """The label of every name beyond a limit."""
 MAX_SERIES: Final = 2000
-"""Label sets of one counter. From then on a new set has `other` for every open label."""
+"""The limit for label sets of one counter. Beyond it, a new set has `other` for every open label."""
 MAX_HISTOGRAMS: Final = 200
-"""The same of a histogram, which has a series for each bucket."""
+"""The limit for label sets of one histogram, which has a series for each bucket."""
 
 
 class Names:
-    """The values of an open label: the first few keep their name."""
+    """The values of an open label: only the first ones keep their name."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -48,16 +48,16 @@ class Names:
 
 
 class Family(Struct, frozen=True):
-    """One metric: all series of one name."""
+    """One metric with all its series."""
 
     name: str
     help: str
     labels: tuple[str, ...] = ()
     open: frozenset[str] = frozenset()
-    """Labels whose values come from outside. Those of the others are a few fixed words."""
+    """Labels whose values come from outside. All other labels take a few fixed words."""
 
     def other(self, values: tuple[str, ...]) -> tuple[str, ...]:
-        """The label set that stands for all that have no series of their own."""
+        """The label set shared by all values without a series of their own."""
         return tuple(OTHER if label in self.open else value for label, value in zip(self.labels, values, strict=True))
 
     def head(self, kind: Literal["counter", "gauge", "histogram"]) -> list[str]:
@@ -71,7 +71,7 @@ class CounterFamily:
         self._series: dict[tuple[str, ...], list[float]] = {} if family.labels else {(): [0]}
 
     def cell(self, values: tuple[str, ...] = ()) -> list[float]:
-        """The one number of a series, to be counted up in place."""
+        """The number of a series, in a list so that callers can increment it."""
         series = self._series
         if values not in series and len(series) >= self._limit:
             values = self._family.other(values)
@@ -81,7 +81,7 @@ class CounterFamily:
         self.cell(values)[0] += amount
 
     def lines(self, key: str | None = None) -> list[str]:
-        """`key`: only its series."""
+        """`key` limits the lines to that key's series."""
         name, labels = self._family.name, self._family.labels
         series = sorted(self._series.items())
         if key is not None:
@@ -91,8 +91,6 @@ class CounterFamily:
 
 
 class Spread:
-    """One series of a histogram."""
-
     __slots__ = ("_buckets", "counts", "total")
 
     def __init__(self, buckets: tuple[float, ...]) -> None:
@@ -164,7 +162,7 @@ MAX_MODELS: Final = 100
 MAX_KEYS: Final = 100
 MAX_REASONS: Final = 100
 KINDS: Final = ("input", "cache_read", "cache_write", "output")
-"""No token is counted under two of them."""
+"""The kinds of tokens; each token counts in exactly one."""
 _MODEL: Final = frozenset({"model"})
 _NAMED: Final = frozenset({"model", "key"})
 
@@ -176,7 +174,7 @@ GAUGES: Final = {
     "running": "Responses that are being made now.",
     "tasks": "Background tasks of the gateway now.",
 }
-"""What `/metrics` tells of this moment, and what it means."""
+"""The gauges of `/metrics`, and their help texts."""
 BUILD: Final = Family("caretway_build_info", "The running version, as a label; the value is always 1.", ("version",))
 RESPONSES: Final = Family(
     "caretway_responses_total",
@@ -253,15 +251,15 @@ class _RunSeries(Struct, frozen=True):
 
     runs: list[float]
     tokens: tuple[list[float], ...]
-    """In the order of `KINDS`, then reasoning."""
+    """Tokens in the order of `KINDS`, then reasoning tokens."""
 
 
 class Metrics(Observer):
-    """Which series a record belongs to is found once for records that are alike: a request pays a few calls for it."""
+    """Counts records. The series of equal records are looked up once, so a request costs only a few calls."""
 
     def __init__(self) -> None:
         self.more: Callable[[], Sequence[str]] | None = None
-        """Further lines, of a cluster."""
+        """Renders the additional lines of a cluster."""
         self._models = Names(MAX_MODELS)
         self._keys = Names(MAX_KEYS)
         self._why = Names(MAX_REASONS)
@@ -301,7 +299,7 @@ class Metrics(Observer):
             series.first.observe(record.first_event_ms / 1000)
 
     def run_ended(self, record: RunRecord) -> None:
-        """Counts each run once, and what Cursor reported of it, even if no client read its answer to the end."""
+        """Counts each run once with the usage that Cursor reported, even if no client read its answer to the end."""
         alike = (record.backend, record.model, record.origin.caller.key, record.session, record.outcome)
         series, run = self._run_series.get(alike) or self._more_runs(alike), record.usage
         if not record.again:
@@ -314,7 +312,7 @@ class Metrics(Observer):
             cell[0] += count
 
     def _more_responses(self, alike: tuple[str | bool, ...], record: TurnRecord) -> _ResponseSeries:
-        if len(self._response_series) >= MAX_SERIES:  # only what is remembered: the counts stay
+        if len(self._response_series) >= MAX_SERIES:  # clears only the cache: the counts stay
             self._response_series.clear()
         backend, session = record.backend, record.session
         model, key = self._models.label(record.model), self._keys.label(record.caller.key)
@@ -343,7 +341,7 @@ class Metrics(Observer):
         self._refused.add((record.dialect, record.kind))
 
     def render_for(self, key: str) -> bytes:
-        """What was counted for one key. Those that share a label are not distinguished, and get nothing."""
+        """The counts of one key. Keys beyond the label limit share a label and get no counts."""
         lines = gauge_lines(BUILD, {(__version__,): 1})
         for family in (self._responses, self._calls, self._runs, self._tokens, self._reasoning):
             lines += family.lines(key if key != OTHER else "")
@@ -374,7 +372,7 @@ class Metrics(Observer):
 
 
 def _process_lines() -> list[str]:
-    """The process itself, under Prometheus' own names; on macOS without memory, which only /proc tells cheaply."""
+    """The process metrics under Prometheus' names; without memory on macOS: only /proc reports it cheaply."""
     lines = [*_CPU.head("counter"), f"{_CPU.name} {number(time.process_time())}"]
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     gauges: list[tuple[Family, float]] = [(_START, _STARTED), (_OPEN, len(os.listdir("/dev/fd")))]
@@ -388,7 +386,7 @@ def _process_lines() -> list[str]:
 
 
 class Observers(Observer):
-    """Several observers as one. Each is called only for what it does not leave to `Observer`, which does nothing."""
+    """Combines observers. An observer is called only for the methods that it overrides."""
 
     def __init__(self, *observers: Observer) -> None:
         kinds = [(one, type(one)) for one in observers]

@@ -1,6 +1,6 @@
-"""Questions that cost runs: each asks something, looks at the answer and at what passed, and tells the facts.
+"""The questions that cost runs: each sends a prompt and records facts from the answer and the traffic.
 
-The words are in `conversing`, what moments mean is in `watching`. A question that cannot be asked raises Skipped.
+`conversing` has the prompts, `watching` interprets the traffic. A question that cannot be asked raises Skipped.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from .watching import Moment, RunNotes
 
 NO_SUCH_MODEL: Final = "caretway-prove-no-such-model"
 ASKED_S: Final = 1.0
-"""A call that is written is asked for at once, or not before the one before it has its result."""
+"""Cursor asks for a written call within this time, or only after the preceding call has its result."""
 SHAPES: Final = ("base", "details", "both", "requested")
 SESSIONS: Final = ("resumed", "continued", "replayed", "fresh")
 
@@ -48,13 +48,13 @@ async def text(context: ProveContext) -> None:
 
 
 def _see_text(context: ProveContext, moments: Sequence[Moment]) -> None:
-    """What the moments show of the text; nothing without moments."""
+    """Records the facts that the moments show; none without moments."""
     for sight in (watching.ends, watching.first_checkpoint, watching.preamble):
         context.found(sight(moments) if moments else {})
 
 
 async def _as_another(context: ProveContext) -> None:
-    """The user named another version to try. If that is served, everything else is asked in its name."""
+    """Tries the other client version that the user named. If Cursor serves it, all later questions use it."""
     wanted = marker()
     changes = {"agent_client_version": context.other_version}
     talk, moments = await context.talk(await context.request(conversing.reply_with(wanted)), changes=changes)
@@ -70,7 +70,7 @@ async def _as_another(context: ProveContext) -> None:
 
 
 async def call(context: ProveContext) -> None:
-    key, value = f"{marker()}-{secrets.token_hex(24)}", marker()  # long enough to be told in pieces
+    key, value = f"{marker()}-{secrets.token_hex(24)}", marker()  # long enough to arrive in pieces
     talk, moments = await context.talk(
         await context.request(conversing.call_and_tell(conversing.LOOKUP, key=key), conversing.LOOKUP),
         lambda made: value if _key(made) == key else "there is no such key",
@@ -153,7 +153,7 @@ async def continuation(context: ProveContext) -> None:
     messages = (*first.messages, conversing.user(conversing.RECALL))
     talk, moments = await context.talk(await context.request(messages), continued=first)
     context.found({"continuation": talk.outcome(word)})
-    if talk.outcome(word) == "right":  # the second turn has read from the cache
+    if talk.outcome(word) == "right":  # the second turn read from the cache
         context.found(watching.usage(moments) if moments else _usage(context, talk))
 
 
@@ -173,7 +173,7 @@ async def resume(context: ProveContext) -> None:
 
 
 def _replayed() -> tuple[tuple[Message, ...], str]:
-    """A history that ends with a result, under an id of another maker; and what it is to be answered with."""
+    """A history that ends with a result under another maker's id, and the text expected in the answer."""
     key, value = marker(), marker()
     made = ToolCall(conversing.FOREIGN_ID, conversing.LOOKUP.name, json.dumps({"key": key}))
     asked = conversing.user(conversing.call_and_tell(conversing.LOOKUP, key=key))
@@ -181,7 +181,7 @@ def _replayed() -> tuple[tuple[Message, ...], str]:
 
 
 async def kill(context: ProveContext) -> None:
-    """One gateway answers, parks a call and is killed; the next one has only what the first one kept."""
+    """One gateway answers, parks a call and is killed; a second gateway has only what the first one stored."""
     word, value = marker(), marker()
     messages: list[Mapping[str, object]] = [{"role": "user", "content": conversing.remember(word, marker())}]
     async with context.gateway() as gateway:
@@ -207,7 +207,7 @@ async def kill(context: ProveContext) -> None:
 
 
 async def shapes(context: ProveContext) -> None:
-    """Each way to name a model. If nothing was answered before, the first that is served serves all that follows."""
+    """Tries each way to name a model. If nothing was answered before, later questions use the first that works."""
     request = await _with_flat_id(context)
     for shape in SHAPES:
         _, moments = await context.talk(request, changes=context.with_quirk("model", shape))
@@ -221,7 +221,7 @@ async def shapes(context: ProveContext) -> None:
 
 
 async def _with_flat_id(context: ProveContext) -> TurnRequest:
-    """For a cheap model in a variant that has a flat id of its own: the four ways to name it must differ."""
+    """A request for a cheap model's variant with its own flat id, because the four ways to name it must differ."""
     base = context.roles.cheap.partition("[")[0]
     for name in filter(None, (context.roles.cheap, base, f"{base}[fast=true]", context.roles.tiered)):
         request = await context.request(conversing.reply_with(marker()), model=name)
@@ -278,7 +278,7 @@ def _refusal(name: str, talk: Talk, moments: Sequence[Moment]) -> dict[str, Fact
 
 
 def _usage(context: ProveContext, talk: Talk) -> dict[str, Fact]:
-    """As the backend reports it, where the service's own figures are not seen."""
+    """The usage that the backend reports; used where the service's own figures are not visible."""
     if not context.main.backend.abilities.usage:
         return {}
     usage = talk.replies[-1].usage if talk.replies else None
@@ -295,7 +295,7 @@ def _usage(context: ProveContext, talk: Talk) -> dict[str, Fact]:
 
 # ---- probes
 
-# Questions that cost no run: lists, statuses, the period's usage. For the backend `agent`, whose calls are ours.
+# Questions that cost no run: lists, statuses, the period's usage. For the backend `agent`, whose calls we send.
 
 QUOTA_PATIENCE_S: Final = 5.0
 
@@ -305,8 +305,8 @@ Probe = Callable[[str, str, bytes], Awaitable[UnaryResponse]]
 
 async def _probe(bench: Bench) -> Probe:
     transport = bench.watch.transport if bench.watch else None
-    assert transport is not None  # cases of `agent` alone come here
-    await bench.backend.models()  # its headers are those of the probes
+    assert transport is not None  # only cases of `agent` come here
+    await bench.backend.models()  # the probes use the headers of this call
     return transport.probe
 
 
@@ -336,7 +336,7 @@ async def http1_run(context: ProveContext) -> None:
 
 
 async def proxy(context: ProveContext) -> None:
-    """Costs nothing: all that was asked before has gone this way."""
+    """Costs no run: all earlier questions have used the proxy."""
     if not context.main.proxy:
         raise Skipped("no proxy is set for this address")
     if "text" not in context.facts:
@@ -357,13 +357,13 @@ async def quota(context: ProveContext) -> None:
 
 # ---- driver
 
-# Tries one case after the other: asks its question unless that was asked already, and judges the facts.
+# Tries one case after another: asks its question unless it was asked before, and judges the facts.
 
 PATIENCE_S: Final = 180.0
-"""For one question; ten steps of a real model take a minute."""
+"""The time limit for one question; ten steps of a real model take a minute."""
 
 EVEN_SO: Final = ("shapes",)
-"""Asked although not even text is answered: this may be why."""
+"""Questions that are asked even if no text is answered, because they may show the reason."""
 
 QUESTIONS: Final[dict[str, Callable[[ProveContext], Awaitable[None]]]] = {
     question.__name__: question
@@ -397,7 +397,7 @@ class Prover:
         self._context = context
         self._patience = patience_s
         self._asked: dict[str, str] = {}
-        """Question -> why it found nothing out; empty when it did."""
+        """Question -> why it found no fact; empty if it found one."""
 
     async def try_case(self, case: Case) -> CaseVerdict:
         if self._context.main.backend.name not in case.backends:

@@ -1,7 +1,7 @@
-"""A transport that notes when which kind of message passed, and the few values that facts are read from.
+"""A transport that records the time and kind of each message, with the few values that facts are read from.
 
-It sits on top of any carrier, as `cursor.transport.tracing` does. What it notes stays in memory; the last section makes
-facts of it. A run notes no more than `MAX_MOMENTS`.
+It wraps any transport, as `cursor.transport.tracing` does. Records stay in memory, at most `MAX_MOMENTS` for each run;
+the last section derives facts from them.
 """
 
 import asyncio
@@ -37,9 +37,9 @@ class Moment(NamedTuple):
     ms: int
     what: Kind
     id: str = ""
-    """The envelope's id of a call; Cursor's name of an error."""
+    """The envelope's id of a call, or Cursor's name of an error."""
     text: str = ""
-    """The inner id of a call, its arguments, or the code of an error."""
+    """The inner id of a call, its arguments, or an error code."""
     figures: tuple[int, ...] = ()
 
 
@@ -65,7 +65,7 @@ class RunNotes:
 
 
 class WireWatch:
-    """All that passed, of one backend."""
+    """The recorded traffic of one backend."""
 
     def __init__(self) -> None:
         self.runs: list[RunNotes] = []
@@ -93,7 +93,7 @@ class WatchedTransport:
         return _Mouth(await self._inner.open_run(run, _Ear(handler, notes)), notes)
 
     def open_run_now(self, run: NewRun, handler: RunHandler) -> RunStream | None:
-        return None  # what is noted is noted at one place
+        return None  # `open_run` is the only place that records
 
     async def call(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> UnaryResponse:
         response = await self._inner.call(method, path, headers, body)
@@ -101,7 +101,7 @@ class WatchedTransport:
         return response
 
     async def probe(self, path: str, kind: str, body: bytes = b"") -> UnaryResponse:
-        """A call in the same name as the last one that was answered, with another path and content type."""
+        """Sends a call with the headers of the last answered call, to another path with another content type."""
         return await self._inner.call("POST", path, self._headers | {"content-type": kind}, body)
 
 
@@ -147,7 +147,7 @@ def _hear(payload: bytes, notes: RunNotes) -> None:
     try:
         message = pb.AgentServerMessage.FromString(payload)
     except DecodeError:
-        return  # reported when it is really read
+        return  # reported when the message is read
     match message.WhichOneof("message"):
         case "interaction_update":
             _hear_update(message.interaction_update, notes)
@@ -186,16 +186,16 @@ def _hear_update(update: pb.InteractionUpdate, notes: RunNotes) -> None:
 
 # ---- sightings
 
-# What the moments of a run show: facts about the service. Pure; each function has its own facts, and none when the
-# run did not show them.
+# Derives facts about the service from the moments of a run. Pure; each function has its own facts, and returns none if
+# the run did not show them.
 
 LONG_ID_CHARS: Final = 64
 SPARED_TOKENS: Final = 6_000
-"""Cursor's own preamble has 10,000 tokens or more; a prompt of one line without it has far fewer."""
+"""The threshold for a missing preamble: Cursor's has 10,000 tokens or more, a prompt of one line has far fewer."""
 ABSURD: Final = 3
-"""Cache reads that are so many times the context were counted wrongly."""
+"""Cache reads above this multiple of the context are counting errors."""
 TOGETHER_MS: Final = 50
-"""Calls that are closer than this came at once."""
+"""Calls within this interval arrived at once."""
 QUIET_MS: Final = 200
 """A silence that ends a step (`sibling_quiet` in `agent_quirks`)."""
 
@@ -207,7 +207,7 @@ def of(moments: Moments, *kinds: str) -> list[Moment]:
 
 
 def outcome(moments: Moments) -> str:
-    """The outcome of a run in which any text is right: right, empty or refused; failed if it was cut."""
+    """The outcome of a run for which any text is right: right, empty or refused; failed if it was cut."""
     if of(moments, "text"):
         return "right"
     end = of(moments, "end")
@@ -251,7 +251,7 @@ def usage(moments: Moments) -> dict[str, Fact]:
 
 
 def preamble(moments: Moments) -> dict[str, Fact]:
-    """For a run without tools and with one line of prompt."""
+    """Applies to a run with a prompt of one line and no tools."""
     ended = of(moments, "ended")
     return {"preamble_spared": ended[-1].figures[0] < SPARED_TOKENS} if ended and ended[-1].figures[0] else {}
 
@@ -277,7 +277,7 @@ def call_ids(moments: Moments) -> dict[str, Fact]:
 
 
 def checkpoint_after_call(moments: Moments) -> dict[str, Fact]:
-    """Milliseconds from the last exec to a checkpoint before any result; -1 when none came."""
+    """Milliseconds from the last exec to a checkpoint before any result; -1 if none came."""
     before = _until(moments, "result")
     execs = of(before, "exec")
     if not execs:
@@ -287,7 +287,7 @@ def checkpoint_after_call(moments: Moments) -> dict[str, Fact]:
 
 
 def step(moments: Moments, wanted: int) -> dict[str, Fact]:
-    """The outcome of a step in which a number of calls was asked for."""
+    """Facts about a step for which the prompt asked for `wanted` calls."""
     started = of(moments, "started")[:wanted]
     if len(started) < wanted:
         return {}
@@ -298,7 +298,7 @@ def step(moments: Moments, wanted: int) -> dict[str, Fact]:
     }
     pairs = list(pairwise(started))
     if len(of(unanswered, "started")) < wanted:
-        return found  # they came in steps of their own
+        return found  # the calls came in separate steps
     gaps = tuple(later.ms - sooner.ms for sooner, later in pairs)
     found["gaps_ms"] = gaps
     if max(gaps, default=0) >= QUIET_MS:

@@ -1,8 +1,8 @@
-"""The file of named keys in the data directory: mode 0600, replaced whole, one writer at a time (a lock between
-processes); and the keys that a running gateway knows, read again as soon as the file has changed.
+"""The file of named keys in the data directory (mode 0600, replaced whole, one writer at a time by a lock between
+processes), and the running gateway's view of it, which follows changes of the file.
 
-`KeyFile` blocks: for the commands and for the gateway's start. A look of `KeyRegistry` at the file is one `stat`, so
-a key that was revoked is refused from the next request on. Neither knows who asks with a key.
+`KeyFile` blocks; commands and the gateway's start use it. `KeyRegistry` checks the file with one `stat` per request, so
+a revoked key is refused from the next request on. Neither knows the request's key.
 """
 
 import hashlib
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 # ---- named key
 
-# A named key as a value: its name, models it may use, expiry, budgets, workspace, whether it opens the page; what a
-# name may be; making, renaming and revoking one; what it lets a request do; the file's format. Pure.
+# A named key as a value: name, models, expiry, budgets, workspace, dashboard access; valid names; adding, renaming and
+# revoking a key; its effect on a request; the file's format. Pure.
 
 VERSION: Final = 1
 MAX_KEYS: Final = 1000
 MAX_WORDS: Final = 64
-"""How many models or budgets one key may name."""
+"""The maximum number of models or budgets of one key."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,39}")
 
 
@@ -45,23 +45,23 @@ class NamedKey(Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=T
     id: str
     name: str
     digest: str
-    """SHA-256 of the key, in hexadecimal digits. The key itself is not kept."""
+    """SHA-256 of the key in hexadecimal digits. The key itself is not stored."""
     made_at: float
     expires_at: float | None = None
     models: tuple[str, ...] = ()
-    """Patterns such as `claude-*`; empty: all models."""
+    """Patterns such as `claude-*`; empty for all models."""
     budgets: tuple[str, ...] = ()
-    """As they were typed: `runs=50/day`."""
+    """The budgets as typed, such as `runs=50/day`."""
     workspace: str = ""
-    """The only directory in which its requests may work; empty: those of the settings."""
+    """The only directory in which the key's requests may work; empty for those of the settings."""
     page: bool = False
-    """It opens the gateway's page, which shows what all keys do."""
+    """The key opens the dashboard, which shows the work of all keys."""
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and now >= self.expires_at
 
     def may_use(self, model: str) -> bool:
-        """Cases do not matter: they do not in the names of models either."""
+        """Compares without case, as model names do everywhere."""
         return not self.models or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in self.models)
 
 
@@ -72,13 +72,12 @@ class KeysFile(Struct, frozen=True):
     version: int
     keys: Keys = ()
     serial: int = 0
-    """Of a cluster's keys: how often they were changed."""
+    """The revision of a cluster's keys."""
     revoked: tuple[str, ...] = ()
-    """In a gateway's copy of a cluster's keys: digests of those that were in it and are not any more."""
+    """In a gateway's copy of a cluster's keys: digests of keys that were removed from it."""
 
 
 def digest_of(key: str) -> bytes:
-    """The digest of a key, which is stored and compared."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -153,7 +152,7 @@ def dump(keys: Keys, serial: int = 0, revoked: tuple[str, ...] = ()) -> bytes:
 
 
 def load(text: bytes) -> KeysFile:
-    """Raises ValueError when it is no such file, or one of a newer version."""
+    """Raises ValueError if the text is no such file or has a newer version."""
     try:
         read = msgspec.json.decode(text, type=KeysFile)
         for key in read.keys:
@@ -179,9 +178,9 @@ def _wrong(message: str, hint: str) -> GatewayError:
 
 
 def restricted(key: NamedKey, asked: str, request: "TurnRequest") -> "TurnRequest":
-    """The request with the key's directory, and those of its next models that the key may use. A model may be used
-    when the one that is taken fits the key's patterns, or when the name that was asked for is on the key's list as it
-    is. `asked`: the model as the client named it; `request` has the one that is taken. Raises GatewayError."""
+    """Applies the key's directory to the request and drops fallback models that the key may not use. A model is allowed
+    if the resolved name fits a pattern of the key or the requested name `asked` is in the key's list. Raises
+    GatewayError if the request's model is not allowed."""
     if not _may_use(key, asked, request.model):
         raise GatewayError(
             ErrorKind.FORBIDDEN,
@@ -213,7 +212,7 @@ log = logging.getLogger(__name__)
 
 FILE: Final = "keys.json"
 CLUSTER_COPY: Final = "cluster-keys.json"
-"""What a gateway of a cluster knows of the keys that all of them have."""
+"""A gateway's copy of the cluster's keys."""
 LOCK: Final = "keys.lock"
 LOCK_PATIENCE_S: Final = 10.0
 LOCK_LOOK_S: Final = 0.02
@@ -227,11 +226,11 @@ class KeyFile:
     def __init__(self, data_dir: Path, patience_s: float = LOCK_PATIENCE_S, name: str = FILE) -> None:
         self.path = data_dir / name
         self._lock = data_dir / LOCK
-        self._name = str(self.path)  # looked at for every request
+        self._name = str(self.path)  # used for every request
         self._patience = patience_s
 
     def stamp(self) -> Stamp | None:
-        """Another one after each change; None when there is no file."""
+        """A value that differs after each change of the file; None without a file."""
         try:
             seen = os.stat(self._name)
         except OSError:
@@ -247,7 +246,7 @@ class KeyFile:
         return held.serial, held.keys
 
     def _held(self) -> KeysFile:
-        """Raises GatewayError when there is a file that cannot be used: a gateway must not go on without its keys."""
+        """Raises GatewayError if the file exists and cannot be used: a gateway must not run without its keys."""
         try:
             with open_file(self.path) as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:
@@ -263,14 +262,14 @@ class KeyFile:
             raise self._trouble("read", str(problem)) from None
 
     def change(self, work: Callable[[Keys], Keys]) -> Keys:
-        """What `work` makes of the keys, written. While it works nobody else changes them."""
+        """Writes the keys that `work` returns, under the lock."""
         with self._locked():
             keys = work(self.read())
             self._write(dump(keys))
         return keys
 
     def keep(self, serial: int, keys: Keys) -> None:
-        """Keys of a cluster, unless newer ones are here. A key that was revoked before stays so: it is left out."""
+        """Stores a cluster's keys unless the stored ones are newer. Keys revoked before are left out."""
         with self._locked():
             held = self._held()
             if serial < held.serial:
@@ -300,7 +299,7 @@ class KeyFile:
                 time.sleep(LOCK_LOOK_S)
             yield
         finally:
-            os.close(handle)  # this releases the lock, and so does the end of the process
+            os.close(handle)  # closing releases the lock, and so does the end of the process
 
     def _trouble(self, what: str, why: str) -> GatewayError:
         return GatewayError(
@@ -311,18 +310,18 @@ class KeyFile:
 
 
 class KeyRegistry:
-    """The named keys of a running gateway. A file that can no longer be read leaves those that were known."""
+    """The named keys of a running gateway. If the file becomes unreadable, the known keys stay valid."""
 
     def __init__(self, file: KeyFile) -> None:
-        """Raises GatewayError when there is a file that cannot be used."""
+        """Raises GatewayError if the file exists and cannot be used."""
         self._file = file
         self._stamp = file.stamp()
         self._closed = False
         self._learn(*file.numbered())
 
     def current(self) -> Mapping[bytes, NamedKey] | None:
-        """By their digests, as of now; the same object until something changes. None: no key is required. Empty: the
-        last one was revoked, and every request is refused, also after a restart, until the file is deleted."""
+        """The current keys by digest; the same object until a change. None if no key is required. An empty mapping
+        refuses every request: the last key was revoked. That holds after restarts until the file is deleted."""
         stamp = self._file.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -330,13 +329,13 @@ class KeyRegistry:
         return self._by_digest if self._closed else None
 
     def named(self, name: str) -> NamedKey | None:
-        """As it was when all were last read."""
+        """The key of this name as of the last read."""
         return self._by_name.get(name)
 
     def _learn(self, serial: int, keys: Keys) -> None:
         self._by_digest = {bytes.fromhex(key.digest): key for key in keys}
         self._by_name = {key.name: key for key in keys}
-        # A cluster's copy without a key and a change says that the cluster never had a key.
+        # A cluster's copy with neither keys nor revisions shows that the cluster never had a key.
         there = self._stamp is not None and (serial > 0 or self._file.path.name != CLUSTER_COPY)
         self._closed = self._closed or there or bool(keys)
 

@@ -1,10 +1,10 @@
-"""Counts spending in SQLite: each claim checked and counted in one transaction, many claims in one (group commit), in a
-thread of its own. A crash loses no run that was opened. A disk that takes nothing loses nothing while the gateway runs.
+"""Counts spending in SQLite. A thread checks and counts many claims in one transaction (group commit). A crash loses no
+opened run.
 
-Several processes may share the file. What waits is bounded by the requests that wait for it. When the file cannot be
-written, counting goes on in memory beside it, and is written when that is possible again: a budget does not end because
-a disk is full. A damaged file is moved aside, and counting begins anew in a new one. As long as a file cannot be
-opened, its counts are unknown: runs that have a budget are refused, or counted in memory, as the setting says.
+Several processes may share the file. The queue is bounded by the number of waiting requests. If the file cannot be
+written, counting continues in memory and is written later, because a full disk must not end a budget. A damaged file is
+moved aside, and a new file starts from zero. While a file cannot be opened, its counts are unknown: runs with a budget
+are refused or counted in memory, as the setting says.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from .spent_store import CONVERSATION_PREFIX, SPENT, SUM, Claim, ClaimOutcome
 log = logging.getLogger(__name__)
 
 DELAY_S: Final = 0.2
-"""How long what is settled may wait to be written together with other things."""
+"""How long settled amounts may wait for a shared write."""
 UNSURE_CODE: Final = "budget_unknown"
 PRUNE_EVERY: Final = 500
 CONVERSATIONS_KEPT_S: Final = 90 * 86_400.0
@@ -49,11 +49,11 @@ class _Work(Struct, frozen=True):
 
 
 class SqliteSpent:
-    """The side of the event loop."""
+    """The store's interface for the event loop."""
 
     def __init__(self, path: Path | None, patience_s: float = PATIENCE_S, *, refuse: bool = True) -> None:
-        """`path`: None counts in memory only. `patience_s`: for writes of other processes. `refuse`: claims, as long as
-        the file cannot be opened."""
+        """`path` None counts in memory only. `patience_s`: the wait for writes of other processes. `refuse`: whether
+        claims are refused while the file cannot be opened."""
         self._books = _WriterThread(path, patience_s, refuse)
         self._thread = ThreadPoolExecutor(1, "budgets")
         self._waiting: list[_Work] = []
@@ -103,12 +103,12 @@ class SqliteSpent:
         self._waiting.append(_Work(do, done))
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_soon(self._flush)  # soon: calls of the same moment share the write
+        self._timer = loop.call_soon(self._flush)  # the next loop iteration: calls of the same moment share the write
         return done
 
     def _later(self, do: Callable[["_WriterThread"], object]) -> None:
         if self._closed:
-            return  # a turn that outlived the store at shutdown
+            return  # a turn may outlive the store at shutdown
         self._waiting.append(_Work(do))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(DELAY_S, self._flush)
@@ -132,7 +132,7 @@ class SqliteSpent:
         if failure is not None:
             log.error("budgets could not be counted: %s", failure, exc_info=failure)
         for at, work in enumerate(batch):
-            if work.done is None or work.done.done():  # nobody waits, or no longer
+            if work.done is None or work.done.done():  # the caller does not wait, or no longer waits
                 continue
             if failure is not None:
                 work.done.set_exception(failure)
@@ -145,7 +145,7 @@ class SqliteSpent:
 
 
 class _WriterThread:
-    """The side of the thread: everything here runs there."""
+    """The store's worker: all its methods run in the thread."""
 
     def __init__(self, path: Path | None, patience_s: float, refuse: bool) -> None:
         self._path = path
@@ -153,15 +153,15 @@ class _WriterThread:
         self._refuse = refuse
         self._db: sqlite3.Connection | None = None
         self._seen: os.stat_result | None = None
-        """The file that is open."""
+        """The identity of the open file."""
         self._unwritten: dict[tuple[str, str], tuple[Spent, float]] = {}
-        """What could not be written yet."""
+        """Amounts that could not be written yet."""
         self._marks: set[str] = set()
         self._warned = False
         self._batches = 0
 
     def together(self, work: list[Callable[["_WriterThread"], object]]) -> list[object]:
-        """All of it in one transaction. When that fails, what was counted in it is counted in memory instead."""
+        """Does all work in one transaction. If the transaction fails, its amounts are counted in memory."""
         before = dict(self._unwritten)
         try:
             try:
@@ -177,7 +177,7 @@ class _WriterThread:
         except sqlite3.Error as error:
             self._unwritten = before
             refusal = _refusal() if self._db is None and self._refuse else None
-            if not self._warned:  # one line for each time of trouble, not for each request
+            if not self._warned:  # one line per period of trouble, not one per request
                 self._warned = True
                 if refusal is not None:
                     log.error("runs that have a budget are refused, %s cannot be used: %s", self._path, error)
@@ -250,7 +250,7 @@ class _WriterThread:
         return Spent(*self._db.execute(SUM, (scope, since)).fetchone())
 
     def _prune(self) -> None:
-        """Conversations have no end that is known; the oldest are forgotten."""
+        """Deletes the oldest conversations: a conversation has no known end."""
         self._batches += 1
         if self._batches % PRUNE_EVERY != 1:
             return
@@ -263,7 +263,7 @@ class _WriterThread:
 
 
 class _Aside(_WriterThread):
-    """Counts in memory, on top of what the file has, as long as the file takes nothing."""
+    """Counts in memory, on top of the file's counts, while the file cannot be written."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class _Aside(_WriterThread):
         return new
 
     def keep_cycle(self, cycle: BillingCycle) -> None:
-        pass  # it is asked for again
+        pass  # Cursor is asked again
 
     def cycle(self) -> BillingCycle | None:
         if self._db is not None:
