@@ -1,9 +1,8 @@
-"""The simulated list of models as a table: base models, variants, slugs, context windows, max mode, a model that is
-listed and dead; which family a model belongs to.
+"""The simulated list of models as a table: base models, variants, slugs, context windows, max mode, a listed model
+whose runs fail; and the family of each model.
 
-A variant is a complete set of parameters. The shapes follow what others recorded of Cursor's list from August to
-October 2026, the names what people type in November 2026. Cursor's own list need not have them; every display name says
-that they are simulated.
+A variant is a complete set of parameters. Shapes follow public records of Cursor's list from August to October 2026;
+names are the names in use in November 2026. Cursor's own list may differ; every display name is marked as simulated.
 """
 
 import re
@@ -17,18 +16,18 @@ Family = Literal["auto", "composer", "fable", "claude", "gpt", "grok", "gemini",
 Params = tuple[tuple[str, str], ...]
 
 CURSOR_FAMILIES: Final = ("auto", "composer", "sim")
-"""Served by Cursor's own workers; all others are external."""
+"""Families that Cursor's own workers serve; all other families are external."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     params: Params
     slug: str = ""
-    """The flat id that means it; empty when none does."""
+    """The flat id of this variant; empty if it has none."""
     max_mode: bool = False
     default: bool = False
     dead: bool = False
-    """Listed, and every run is `not_found`."""
+    """Listed, but every run fails with `not_found`."""
 
     def bracket(self, base: str) -> str:
         inside = ",".join(f"{name}={value}" for name, value in self.params)
@@ -42,11 +41,11 @@ class BaseModel:
     family: Family
     variants: tuple[Variant, ...]
     windows: tuple[int, int] = (0, 0)
-    """Of the context, without and with max mode; 0 where the list does not tell."""
+    """Context windows without and with max mode; 0 if the list does not say."""
 
     @property
     def tiered(self) -> bool:
-        """A bare id is refused: the model has rungs, and one must be named."""
+        """True if the model has effort levels: then a bare id is refused, and a level must be named."""
         return any(name in ("effort", "reasoning") for variant in self.variants for name, _ in variant.params)
 
     @property
@@ -132,7 +131,7 @@ def _plain(base: str, name: str, family: Family, windows: tuple[int, int] = (0, 
 
 
 def _composer(base: str, name: str) -> BaseModel:
-    """The bare id means the fast variant, which costs more; `fast=false` must be asked for."""
+    """A bare id means the fast variant, which costs more; the slow one needs `fast=false`."""
     slow = Variant((("fast", "false"),))
     quick = Variant((("fast", "true"),), f"{base}-fast", default=True)
     return BaseModel(base, name, "composer", (slow, quick), (200_000, 0))
@@ -210,7 +209,7 @@ BY_SLUG: Final = {variant.slug: (base, variant) for base in BASES for variant in
 
 
 def slugs() -> Iterator[tuple[str, BaseModel, Variant]]:
-    """The flat list, as `GetUsableModels` has it. A model without rungs is also listed by its bare id."""
+    """The flat list of `GetUsableModels`. A model without levels is also listed by its bare id."""
     for base in BASES:
         if not base.tiered and base.id not in BY_SLUG:
             yield base.id, base, base.default
@@ -233,8 +232,8 @@ def is_external(model: str) -> bool:
 
 # ---- models
 
-# The simulator's answers to the lists of models: GetUsableModels, AvailableModels, public /v1/models; which models
-# think, and which report cache writes.
+# The simulator's lists of models (GetUsableModels, AvailableModels, public /v1/models), which models think, and which
+# report cache writes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +242,7 @@ class Model:
     name: str
     description: str
     efforts: tuple[str, ...] = ()
-    """Values of the `effort` parameter; a model that has it thinks."""
+    """Values of the `effort` parameter; models with this parameter think."""
 
 
 MODELS: Final = (
@@ -262,7 +261,7 @@ def thinks(model_id: str) -> bool:
 
 
 def writes_cache(model_id: str) -> bool:
-    """Models of some makers tell what they wrote to their cache, those of others say 0."""
+    """True for models that report cache writes; the models of other makers report 0."""
     return thinks(model_id) or "claude" in model_id
 
 
@@ -280,7 +279,7 @@ def details(model: Model) -> pb.ModelDetails:
 
 
 def usable(*, cursor_catalogue: bool) -> pb.GetUsableModelsResponse:
-    """The flat list. Cursor's own tells of no model that it thinks."""
+    """The flat list. In Cursor's catalogue no model is marked as thinking."""
     if not cursor_catalogue:
         return pb.GetUsableModelsResponse(models=[details(model) for model in MODELS])
     listed = pb.GetUsableModelsResponse()
@@ -293,7 +292,6 @@ def usable(*, cursor_catalogue: bool) -> pb.GetUsableModelsResponse:
 
 
 def available() -> ai.AvailableModelsResponse:
-    """Base models with their variants."""
     listed = ai.AvailableModelsResponse(model_names=[base.id for base in BASES])
     for base in BASES:
         default_max = next((variant for variant in base.variants if variant.max_mode), None)
@@ -320,7 +318,7 @@ def available() -> ai.AvailableModelsResponse:
 
 
 def public(*, cursor_catalogue: bool) -> dict[str, Any]:
-    """The answer of the public `/v1/models`."""
+    """The body of the public `/v1/models`."""
     if not cursor_catalogue:
         return {"items": [_public(model) for model in MODELS]}
     return {"items": [_public_base(base) for base in BASES]}
@@ -361,7 +359,7 @@ def _public(model: Model) -> dict[str, Any]:
 
 # ---- versions
 
-# Which client versions the simulated Cursor takes for shipped ones, by their form (`cli-2026.07.08-0c04a8a`,
+# Which client versions the simulated Cursor accepts as released, by their form (`cli-2026.07.08-0c04a8a`,
 # `sdk-python-1.1.0`). Pure.
 
 _SHIPPED: Final = re.compile(r"cli-2026\.\d\d\.\d\d(-[0-9a-z]+)*|sdk-(python|typescript)-1\.\d+\.\d+")

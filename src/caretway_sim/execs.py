@@ -1,7 +1,7 @@
-"""Simulated execs: the arguments of each built-in (newer kinds by field number), typed results as text, whether one
-failed, how a call is displayed. Pure.
+"""Simulated execs: the arguments of each built-in tool (newer kinds by field number), typed results as text, errors,
+and display records. Pure.
 
-Tables from the script's names to the wire's.
+The tables map the script's names to the wire's names.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,23 +51,23 @@ NEWER: Final = {
     "conversation_search": 53,
     "store_conflict": 54,
 }
-"""Newer kinds by their field, asked without our schema, which has few of them (22 is computer use). The script gives
-their arguments by number, too."""
+"""Newer kinds by field number, because our schema lacks most of them (22 is computer use). Scripts give their arguments
+by number too."""
 _ENVELOPE_FIELDS: Final = (1, 15, 39, 45)
-"""Of an ExecClientMessage: everything that is no result."""
+"""Fields of an ExecClientMessage that hold no result."""
 
 
 _WRITABLE_FIELD: Final = 6
-"""Of a background shell: the model may write to it. Our schema does not have it."""
+"""Field of a background shell that lets the model write to it; our schema lacks it."""
 _STARTED: Final = "started as shell "
 
 
 class BadArguments(ValueError):
-    """The script's JSON does not fit the wire's message."""
+    """The script's JSON does not fit the wire message."""
 
 
 def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessage:
-    """The exec of a built-in; the caller numbers it."""
+    """The exec message of a built-in tool; the caller sets its number."""
     message = pb.ExecServerMessage()
     if kind in NEWER:
         message.MergeFromString(raw_fields.message(NEWER[kind], *_numbered(args)))
@@ -88,14 +88,14 @@ def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessa
 
 
 def _numbered(args: dict[str, Any]) -> Iterator[bytes]:
-    """Fields of a message that our schema does not have: `{"1": "text", "3": 5, "8": {}}`, by their numbers."""
+    """Encode fields of a message that our schema lacks, by number: `{"1": "text", "3": 5, "8": {}}`."""
     for name, value in args.items():
         if not name.isdecimal() or not 0 < int(name) < 2**29:
             raise BadArguments(f"{name!r} is no field number")
         match value:
             case str():
                 yield raw_fields.message(int(name), value.encode())
-            case int():  # a truth value is one, too
+            case int():  # also for a bool
                 yield raw_fields.number(int(name), value % 2**64)
             case dict():
                 yield raw_fields.message(int(name), *_numbered(value))
@@ -104,7 +104,7 @@ def _numbered(args: dict[str, Any]) -> Iterator[bytes]:
 
 
 def mcp_args(tool: Tool, use: ToolUse, call_id: str) -> pb.McpArgs:
-    spelled = use.name if use.name == tool.prefixed else ""  # the model's own spelling travels as it is
+    spelled = use.name if use.name == tool.prefixed else ""  # the model's own spelling is kept
     args = pb.McpArgs(
         name=spelled or tool.name,
         tool_call_id=call_id,
@@ -123,7 +123,7 @@ def mcp_args(tool: Tool, use: ToolUse, call_id: str) -> pb.McpArgs:
 
 @dataclass(frozen=True, slots=True)
 class ExecOutcome:
-    """How one exec ended: what the client sent for it, or what it threw."""
+    """The outcome of one exec: the client's messages, or the text that it threw."""
 
     messages: tuple[pb.ExecClientMessage, ...] = ()
     thrown: str | None = None
@@ -160,7 +160,7 @@ class ExecOutcome:
 
 
 def started_shell(results: Sequence[str]) -> int:
-    """The number of the shell that was started last, by the texts of results; 0 when none was."""
+    """The number of the shell that was started last, read from result texts; 0 if none was started."""
     numbers = [text.rpartition(" ")[2] for text in results if text.startswith(_STARTED)]
     return int(numbers[-1]) if numbers else 0
 
@@ -210,7 +210,7 @@ def _as_json(which: str, value: ProtoMessage) -> str:
 
 
 def _field(value: ProtoMessage, *names: str) -> str:
-    """The first of these fields that the message has and that says something."""
+    """The first of these fields that the message has with a non-empty value."""
     for name in names:
         if name in value.DESCRIPTOR.fields_by_name and (text := getattr(value, name)):
             return str(text)
@@ -268,7 +268,7 @@ def _mcp(value: pb.McpSuccess) -> str:
 
 
 def _context(value: pb.RequestContextSuccess) -> str:
-    """What the client tells of its machine, and how many tools it has."""
+    """The client's environment and the number of its tools."""
     environment = json_format.MessageToJson(value.request_context.env, preserving_proto_field_name=True, indent=None)
     return f"context with {len(value.request_context.tools)} tools; env {environment}"
 
@@ -330,7 +330,7 @@ def shown_mcp(args: pb.McpArgs, call_id: str, outcome: ExecOutcome | None = None
 
 
 def shown_exec(message: pb.ExecServerMessage, call_id: str, outcome: ExecOutcome | None = None) -> pb.ToolCall | None:
-    """The display record of a built-in; None for kinds that have none."""
+    """The display record of a built-in tool; None for kinds without one."""
     call = pb.ToolCall(tool_call_id=call_id)
     last = outcome.messages[-1] if outcome is not None and outcome.messages else pb.ExecClientMessage()
     match message.WhichOneof("message"):

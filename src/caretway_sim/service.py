@@ -1,7 +1,7 @@
 """The simulator's routes: runs, appends, legacy chat, lists of models, sign-in, `/_sim/` pages. Refuses bad tokens,
-unknown client versions, `Run` over HTTP/1.1 (464), wrong content types, large bodies.
+unknown client versions, `Run` over HTTP/1.1 (464), wrong content types and large bodies.
 
-Decides per request; the sockets are elsewhere, and so is what happens inside a run.
+It decides for each request; sockets and the inside of a run are in other modules.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ PUBLIC_ME: Final = "/v1/me"
 RENEWAL: Final = "/auth/token"
 OAUTH: Final = "/oauth/token"
 TEAM_HOST: Final = "/agentn"
-"""What is below is another host, as far as clients can tell."""
+"""Prefix of the team host: paths below it belong, as far as clients see, to another host."""
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
 
@@ -143,7 +143,7 @@ class Service:
         return RunInlet(run)
 
     def _admits(self, request: Request, exchange: SimExchange) -> bool:
-        """Begin the answer of a stream; False when it ends at once."""
+        """Begin the response of a stream. False: the stream ended at once."""
         exchange.start(200, [("content-type", paths.STREAM_TYPE)])
         if not self._accounts.accepts(request.bearer):
             end_stream(exchange, faults.NOT_SIGNED_IN)
@@ -253,7 +253,7 @@ class Service:
         return as_error(answer) if isinstance(answer, ConnectError) else as_json(200, answer)
 
     def _sign_in(self, request: Request, _: bytes) -> Reply:
-        """The page behind the link of a sign-in. Opening it is agreeing."""
+        """The page of a sign-in link. Opening it signs in."""
         asked = read_query(request)
         if not asked.get("uuid") or not asked.get("challenge"):
             return 400, "text/plain", b"This link is not complete.\n"
@@ -283,12 +283,12 @@ class Service:
         return as_message(request, listed)
 
     def stays_silent(self, request: Request) -> bool:
-        """A call that is never answered."""
+        """True for a call that is never answered."""
         silent = request.path == paths.PERIOD_USAGE and self._manners.period_usage == "silent"
         self._shared.stats.usage_asked += silent
         return silent
 
     def _reset(self, *_: object) -> Reply:
         self._shared.steps.reset()
-        self._shared.stats.reset()  # the prompt cache stays warm: what a turn costs is measured from here on
+        self._shared.stats.reset()  # the prompt cache stays warm: the cost of a turn is measured from here on
         return as_json(200, self._shared.stats.as_dict())

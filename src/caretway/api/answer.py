@@ -1,10 +1,9 @@
-"""Writes one answer to its client, whole or streamed: keep-alives on a silent stream, when headers are sent, the time
-limit of a response (`response_timeout`), backpressure from a slow client, a failure before the first byte (a status) or
-after it (an event).
+"""Writes one response to its client, whole or streamed: keep-alives, the time limit (`response_timeout`), backpressure,
+and failures before the first byte (a status) or after it (an event).
 
-Headers wait for the first real event, so that "signed out" is a 401 and not a 200 with an apology inside; a failure
-after that is an event in the stream. Backpressure: a client that does not take what was written is not written to, and
-its events are not taken; the turn's buffer fills, and Cursor's stream is held back.
+Headers wait for the first real event, so that "signed out" is a 401 and not an error inside a 200. Backpressure: while
+a client does not read, nothing is written to it and no events are taken; the turn's buffer fills, and Cursor's stream
+is held back.
 """
 
 import asyncio
@@ -24,20 +23,20 @@ from ..dialects.in_turn import one_line
 from ..server.exchange import Header, ResponseWriter, header_text
 from ..sessions.response import Response
 
-# ---- Sends an error as an HTTP answer: the dialect's status and body, `retry-after`, and `x-should-retry`, which tells
-# official SDKs whether to repeat the request.
+# ---- Sends an error as an HTTP response: the dialect's status and body, `retry-after`, and `x-should-retry`, which
+# controls the retries of official SDKs.
 
 
 def send_error(response: ResponseWriter, dialect: Dialect, error: GatewayError, headers: Sequence[Header]) -> int:
-    """The status that was sent."""
+    """Returns the status that was sent."""
     status, body = dialect.error(error)
     answer = [*headers]
-    # Only where repeating helps: Codex waits as long as it is told, also two weeks for a quota, without a word.
+    # Only where a retry helps: Codex waits silently for as long as this header says, even two weeks for a quota.
     if error.may_repeat and error.retry_after is not None:
         answer.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))
     elif error.may_repeat and error.kind in SOON:
         answer.append((b"retry-after", b"1"))
-    # The official SDKs repeat 409 and 5xx by themselves; here they are told whether it helps.
+    # The official SDKs retry 409 and 5xx by default; this header says whether a retry helps.
     answer.append((b"x-should-retry", b"true" if error.may_repeat else b"false"))
     response.send(status, body, answer)
     return status
@@ -52,21 +51,21 @@ _MODEL: Final = b"x-caretway-model"
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 Unwritten = Callable[[], "asyncio.Future[None] | None"]
-"""What the end of an answer waits for, so that its reader finds what is kept of it; None: nothing. It ends by
-itself, soon."""
+"""Returns what the end of a response waits for, so that the client's next request finds the stored response; None:
+nothing. The future ends soon by itself."""
 
 
 class Pace(Struct, frozen=True):
     keep_alive: float
-    """Seconds of silence after which a stream gets a sign of life."""
+    """Seconds of silence after which a stream gets a keep-alive."""
     patience: float
     """Seconds to wait for the first real event before a stream is opened without it."""
     total: float = 7200.0
-    """Seconds that one response may take."""
+    """Time limit of one response in seconds."""
 
 
 class Answer(ABC):
-    """A response on its way out. It works in the callbacks that bring events; its task only waits for the end."""
+    """A response in progress. It works in the callbacks that bring events; its task only waits for the end."""
 
     __slots__ = (
         "_common",
@@ -109,7 +108,7 @@ class Answer(ABC):
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def run_to_end(self) -> None:
-        """Until the answer is complete. Cancelled when its client hangs up."""
+        """Wait until the response is complete. Cancelled when the client hangs up."""
         self._writer.on_writable(self._pump)
         self._response.listen(self._pump)
         self._pump()
@@ -118,14 +117,14 @@ class Answer(ABC):
         await self._done
 
     def stop(self) -> None:
-        """The answer is over. Later calls (from a parked turn or a kept connection) do nothing, so that its memory is
-        freed without a search for cycles."""
+        """End the response. Later callbacks (from a parked turn or a kept connection) do nothing, and the references
+        are dropped, so that its memory is freed without the cycle collector."""
         self._over = True
         self._writer.forget()
         del self._response, self._writer
 
     def _last(self, send: Callable[[ResponseWriter], None]) -> None:
-        """The end of the answer, when what is kept of it is where others find it."""
+        """Send the end of the response, once its stored copy can be found by others."""
         waiting = self._unwritten() if self._unwritten is not None else None
         if waiting is None:
             send(self._writer)
@@ -135,10 +134,10 @@ class Answer(ABC):
 
         def go_on(_: "asyncio.Future[None]") -> None:
             if self._done.done():
-                return  # its client is gone
+                return  # the client is gone
             try:
                 send(self._writer)
-            except Exception as failure:  # whatever it is, the client is told
+            except Exception as failure:  # any failure ends the response with an error
                 self._end(failure)
             else:
                 self._end()
@@ -156,11 +155,11 @@ class Answer(ABC):
 
     @abstractmethod
     def _pump(self) -> None:
-        """Take and write events. Called from socket callbacks, so it never raises: nothing above it would know this
-        answer."""
+        """Take and write events. Called from socket callbacks, so it never raises: the caller could not relate an
+        exception to this response."""
 
     def _next_deadline(self) -> float:
-        """When, on the loop's clock, something must be done even if no event comes."""
+        """The time, on the loop's clock, of the next action if no event comes."""
         return self._ends_at
 
     def _check_deadline(self) -> None:
@@ -168,13 +167,13 @@ class Answer(ABC):
             return
         try:
             self._on_deadline()
-        except Exception as failure:  # whatever it is, the client is told
+        except Exception as failure:  # any failure ends the response with an error
             self._end(failure)
         self._writer.wake_at(self._next_deadline(), self._check_deadline)
 
     @abstractmethod
     def _on_deadline(self) -> None:
-        """The time given by `_next_deadline` has come, unless it has moved since."""
+        """The time given by `_next_deadline` has come; it may have moved since."""
 
     def _refuse(self, error: GatewayError) -> None:
         send_error(self._writer, self._dialect, error, self._headers())
@@ -194,12 +193,12 @@ class Answer(ABC):
             headers.append((b"x-caretway-tools", header_text(response.adapted)))
         if response.pictures:
             headers.append((b"x-caretway-pictures", header_text(response.pictures)))
-        if response.note:  # another request would cost two more runs, and bring the same
+        if response.note:  # a retry would cost two more runs with the same result
             headers += [(b"x-caretway-tool-choice", header_text(response.note)), (b"x-should-retry", b"false")]
         return headers
 
     def _names_model(self) -> ResponseMeta:
-        """What the answer says of itself, the model of a refused one's place included."""
+        """The metadata of the response, with the substitute model if the requested one was refused."""
         request = self._response.request
         if not request.choice.instead_of:
             return self._meta
@@ -223,12 +222,12 @@ class WholeAnswer(Answer):
         try:
             events = self._response.take()
             if not events:
-                return  # also when the turn is being closed by what is just being taken
+                return  # the turn may also be closing because of this `take`
             if self.first_at is None and _real(events):
                 self.first_at = time.perf_counter()
             if self._response.over:
                 self._answer()
-        except Exception as failure:  # whatever it is, the client is told
+        except Exception as failure:  # any failure ends the response with an error
             self._end(failure)
 
     def _answer(self) -> None:
@@ -261,7 +260,7 @@ class StreamedAnswer(Answer):
         super().__init__(dialect, response, meta, common, writer, pace, unwritten)
         self._encoder: Encoder | None = None
         self._early: list[Event] = []
-        """What came before the first real event."""
+        """Events before the first real one."""
         self._spoken = self._loop.time()
         self._opens_at = self._spoken + self._pace.patience
 
@@ -283,12 +282,12 @@ class StreamedAnswer(Answer):
                 self._finish(encoder.feed(events))
             else:
                 data = encoder.feed(events)
-                if data:  # not all that comes is shown, and a client must not take that for silence
+                if data:  # some events show nothing; the client must not wait through them without a keep-alive
                     if not data.isascii():
                         data = one_line(data)
                     self._writer.write(data)
                     self._spoken = self._loop.time()
-        except Exception as failure:  # whatever it is, the client is told
+        except Exception as failure:  # any failure ends the response with an error
             self._end(failure)
 
     def _begin(self, events: list[Event]) -> None:
@@ -311,7 +310,7 @@ class StreamedAnswer(Answer):
         if self._response.over:
             self._finish(b"")
         else:
-            self._writer.wake_at(self._next_deadline(), self._check_deadline)  # from now on silence counts
+            self._writer.wake_at(self._next_deadline(), self._check_deadline)  # the keep-alive timer starts now
 
     def _finish(self, data: bytes) -> None:
         data = one_line(data)
@@ -332,13 +331,13 @@ class StreamedAnswer(Answer):
         elif now >= self._ends_at:
             self._finish(encoder.feed([TurnFailed(self._too_late())]))
         else:
-            if not self._writer.blocked:  # a slow client: its silence is not upstream's
+            if not self._writer.blocked:  # the client is slow; upstream is not silent
                 self._writer.write(encoder.keep_alive)
             self._spoken = now
 
 
 def model_headers(request: TurnRequest) -> list[Header]:
-    """Which model is asked, and why that one."""
+    """Headers that name the chosen model and the reason for the choice."""
     chosen = request.choice
     headers = [(_MODEL, header_text(chosen.exactly or request.model))]
     return [*headers, (_MODEL + b"-reason", header_text(chosen.why))] if chosen.why else headers
@@ -349,5 +348,5 @@ def _real(events: list[Event]) -> bool:
 
 
 def _shown(events: list[Event]) -> bool:
-    """True when something stands before the failure that a client should get."""
+    """True if the client should get something that came before the failure."""
     return _real(events[:-1])

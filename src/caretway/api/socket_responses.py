@@ -1,9 +1,8 @@
-"""Responses over one WebSocket: `response.create` messages become requests, and the events of their streams messages,
-one response after the other, or side by side where the client names a `stream_id`; how many wait, error events,
-steering (refused).
+"""Responses over one WebSocket: each `response.create` message becomes a request, and each event of its stream a
+message. Responses run one after the other, or in parallel where the client names a `stream_id`. Steering is refused.
 
-Each message is a request like any other: it passes the same access check, and the same handler answers it with the same
-stream, whose events are taken out of their SSE frames here. A client that hangs up cancels what is being answered.
+A message passes the same access check as a request over HTTP, and the same handler answers it with the same stream; the
+events are taken out of their SSE frames here. A hang-up cancels the running responses.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from ..server.exchange import NEVER, Header, HttpRequest, MakeSuccessor, Respons
 from ..server.shape import SMALL, check_count
 from ..server.socket import Socket, text_frame
 
-# ---- A null connection, for responses that are not HTTP: messages of a WebSocket.
+# ---- A null connection, for responses that travel as messages of a WebSocket.
 
 
 class _Nowhere:
@@ -43,23 +42,23 @@ NOWHERE: Final = _Nowhere()
 
 
 MAX_WAITING: Final = 16
-"""Messages of one connection that wait for the response before them."""
+"""Messages of one connection that wait for a running response."""
 MAX_WAITING_BYTES: Final = 32 * 2**20
 MAX_LANES: Final = 16
-"""Streams of one connection at the same time."""
+"""Concurrent streams of one connection."""
 MAX_LANE_CHARS: Final = 128
 MAX_VALUES: Final = 500_000
-"""Of the JSON of a message, at most, whatever is allowed over HTTP: more could not be skipped in a few milliseconds."""
+"""Most values in the JSON of a message, whatever limit HTTP has: skipping more would take over a few milliseconds."""
 _DROPPED: Final = frozenset({"connection", "upgrade", "x-request-id", "content-length", "content-encoding"})
 _TOLD: Final = frozenset({b"retry-after", b"x-should-retry", b"x-request-id"})
-"""Headers of an error that clients act on."""
+"""Headers of an error that clients use."""
 _DATA: Final = b"data: "
 
 _json = msgspec.json.Encoder().encode
 
 
 class _Event(msgspec.Struct):
-    """What is looked at before a message is a request."""
+    """The fields of a message that are read before it becomes a request."""
 
     type: str
     stream_id: str | None = None
@@ -77,7 +76,7 @@ def new_connection() -> str:
 def responses_socket(
     path: str, headers: Mapping[str, str], scheme: str, name: str, closed: Callable[[str], None]
 ) -> MakeSuccessor:
-    """`name`: the connection's own. `closed` is notified when it is over."""
+    """`name`: unique name of the connection. `closed` is called when the connection ends."""
     kept = {header: value for header, value in headers.items() if header not in _DROPPED}
     kept = {header: value for header, value in kept.items() if not header.startswith("sec-websocket-")}
     return lambda server: ResponsesSocket(server, path, {**kept, SOCKET: name}, scheme, partial(closed, name))
@@ -94,11 +93,11 @@ class ResponsesSocket(Socket):
         self._scheme = scheme
         self._closed = closed
         self._running: dict[str, MessageWriter] = {}
-        """By lane; the one without a name is the empty one."""
+        """By lane; the lane without a name is the empty string."""
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._waiting_bytes = 0
         self._unread_bytes = 0
-        """Of input that went back and was not read yet."""
+        """Bytes of input that was sent back and that the client has not read yet."""
         self._retires = False
 
     @property
@@ -191,7 +190,7 @@ class ResponsesSocket(Socket):
         writer.task.add_done_callback(partial(self._task_done, writer))
 
     def _refuse(self, lane: str, error: GatewayError) -> None:
-        """What is no request, or one too many."""
+        """Send an error for a message that is no request, or one too many."""
         writer = MessageWriter(self, lane)
         self._handler.refuse(self._path, writer, error, HttpRequest("POST", self._path, self._headers, self._scheme))
 
@@ -212,7 +211,7 @@ class ResponsesSocket(Socket):
             self._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """The oldest message whose lane is free."""
+        """Begin the oldest message whose lane is free."""
         if self._retires and not self._running:
             self.close(CloseCode.GOING_AWAY, "The gateway stops.")
         if self.gone or self._closing or self._retires or len(self._running) >= MAX_LANES:
@@ -254,21 +253,21 @@ class ResponsesSocket(Socket):
         for writer in running.values():
             writer.hung_up()
             if writer.task is not None:
-                writer.task.cancel()  # whatever the answer is waiting for, it is not wanted any more
+                writer.task.cancel()  # nobody waits for the response any more
             elif writer.pending is not None:
                 writer.pending.leave()
         closed, self._closed = self._closed, _nothing
         closed()
 
     def retire(self) -> None:
-        """What is being answered is the last."""
+        """The running responses are the last."""
         self._retires = True
         if not self._running:
             super().retire()
 
 
 class MessageWriter(ResponseWriter):
-    """One response on its way out, as messages."""
+    """Writes one response as messages of the socket."""
 
     __slots__ = ("_socket", "_stream", "_wake", "_wake_at", "lane", "pending", "task")
 
@@ -277,7 +276,7 @@ class MessageWriter(ResponseWriter):
         self._socket = socket
         self.lane = lane
         self._stream = b',"stream_id":' + _json(lane) + b"}" if lane else b""
-        """The end of every message."""
+        """The end of every message of a named lane."""
         self.pending: PendingRequest | None = None
         self.task: asyncio.Task[None] | None = None
         self._wake: Callable[[], None] | None = None
@@ -298,12 +297,12 @@ class MessageWriter(ResponseWriter):
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
-        """An error, before anything else of its response."""
+        """Send an error; a response sends one only before anything else."""
         lines = [*headers]
         self._head_sent(status, lines)
         sent = {name.decode(): value.decode() for name, value in lines if name in _TOLD}
         error = {**msgspec.json.decode(body)["error"], "headers": sent}
-        # OpenAI's type has the headers in the error; Codex looks for them beside it.
+        # OpenAI's type has the headers in the error; Codex looks for them next to it.
         event = {"type": "error", "status": status, "error": error, "headers": sent}
         payload = _json(event)
         self._socket.say(payload[:-1] + self._stream if self._stream else payload)
@@ -345,7 +344,7 @@ class MessageWriter(ResponseWriter):
 
 
 def frames_of(data: bytes, stream: bytes) -> bytes:
-    """The events of a stream, each as one message. `stream`: what ends each of them instead of its brace."""
+    """Each event of a stream as one message. `stream`: replaces the closing brace of each event."""
     frames = []
     for event in data.split(b"\n\n"):
         at = event.find(_DATA)
@@ -367,7 +366,7 @@ def _read(data: bytes) -> _Event:
 
 
 def _no_steering(event: _Event) -> bytes:
-    """Cursor takes no words while a run goes on. The input goes back to its owner."""
+    """The error for `response.steer`, with its input returned: Cursor accepts no input during a run."""
     return _json(
         {
             "type": "response.steer.failed",

@@ -434,9 +434,7 @@ class SharedArchive:
     async def _removed(self, response_id: str) -> bool:
         shared = self._shared
         notice = shared.news.telling(DELETED, f"{self._scope} {response_id}")
-        await shared.outbox.ask(
-            [("DEL", self._place(response_id)), notice]
-        )  # after the pending write of the response, if any
+        await shared.outbox.ask([("DEL", self._place(response_id)), notice])  # after its pending write
         return True
 
     def _wait(self, work: Coroutine[Any, Any, Found | None]) -> Found | None:

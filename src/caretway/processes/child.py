@@ -1,9 +1,8 @@
-"""A child process on the event loop: stdout and stdin with backpressure, SIGTERM then SIGKILL to its group; a
-grandchild that holds stdout open is killed after 0.5 s, and pipes that stay open are given up.
+"""A child process on the event loop: stdout and stdin with backpressure, SIGTERM then SIGKILL to its process group.
 
-Of its stderr the beginning and the end are kept. A sink that is too slow loses nothing, even when the program ends
-meanwhile. When the program has ended, the rest of its group gets SIGTERM, and is killed when the pipes are closed or
-`DRAIN_S` is over.
+The beginning and the end of its stderr are kept. A slow sink loses no output, even if the program ends meanwhile. When
+the program ends, the rest of its group gets SIGTERM; after `DRAIN_S` the group is killed, and after `DRAIN_S` more the
+pipes that are still open are closed.
 """
 
 import asyncio
@@ -21,11 +20,8 @@ from msgspec import Struct
 
 from .tasks import spawn
 
-# ---- Starts a program in a session and process group of its own (vfork, explicit environment), signals the whole
-# group, and reaps the leader last, so that its process id is not reused. Blocking; standard library only.
-#
-# `subprocess.Popen` is a vfork on Linux and costs the same however large this process is; uvloop's own subprocesses
-# fork, which copies its page tables. `os.posix_spawn` cannot change the directory; bench/README.md has the figures.
+# ---- Starts a program in its own session and process group (vfork, explicit environment), signals the whole group, and
+# reaps the leader last, so that its process id is not reused. Blocking; standard library only.
 
 _POLL_S = 0.02
 
@@ -38,7 +34,7 @@ def start(
     stdin: int = subprocess.PIPE,
     stdout: int = subprocess.PIPE,
 ) -> "Group":
-    """The program gets this environment and only the three standard descriptors. Raises OSError or ValueError."""
+    """Start the program with this environment and only the three standard descriptors. Raises OSError or ValueError."""
     leader = subprocess.Popen(  # noqa: S603 - what is run is the caller's choice; no shell
         argv,
         cwd=cwd,
@@ -75,7 +71,7 @@ class Group:
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
     def ends_within(self, seconds: float) -> bool:
-        """Whether the leader ends in this time."""
+        """Wait at most this long for the leader to end. Returns whether it ended."""
         until = time.monotonic() + seconds
         while not self._has_ended():
             if time.monotonic() >= until:
@@ -110,8 +106,8 @@ def signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-# ---- Keeps the beginning and the end of a command's endless output, with a mark for the bytes left out; decodes UTF-8
-# that was cut inside a character. Pure.
+# ---- Keeps the beginning and the end of a command's output, with a mark for the bytes left out; decodes UTF-8 that was
+# cut inside a character. Pure.
 
 
 def decoded(data: bytes, *, cut_head: bool = False, cut_tail: bool = False) -> str:
@@ -158,7 +154,7 @@ class HeadTail:
         return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_room) :])
 
     def text(self, room: int) -> str:
-        """At most `room` bytes of it, with a mark where some are left out."""
+        """The kept text in at most `room` bytes, with a mark if bytes are left out."""
         kept = self.kept()
         room = min(room, len(kept))
         if self.total == room:
@@ -172,8 +168,8 @@ class HeadTail:
 TERM_GRACE_S: Final = 1.0
 """Between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 0.5
-"""How long pipes are still read after their program ended, and again after its group was killed. Then only a process
-that left the group can keep them open."""
+"""Seconds to read the pipes after the program ended, and again after its group was killed. Later only a process that
+left the group can hold them open."""
 STDERR_BYTES: Final = 32 * 1024
 STDERR_HEAD: Final = 8 * 1024
 
@@ -193,7 +189,7 @@ class Exit(Struct, frozen=True):
 
 
 class CannotStart(Exception):
-    """The program could not be started. The text says which and why."""
+    """The program could not be started. The message names the program and the reason."""
 
     def __init__(self, command: Command, failure: OSError | ValueError) -> None:
         self.program = command.argv[0]
@@ -260,7 +256,7 @@ class Child:
         """Set while its input accepts more (backpressure), and when it is closed."""
         self.writable.set()
         self.exited_at: float | None = None
-        """When the program ended, by the loop's clock. Its pipes and its group may last a little longer."""
+        """When the program ended, by the loop's clock. Its pipes and its group may last longer."""
         self._group = group
         self._sink = sink
         self._on_closed = closed
@@ -300,7 +296,7 @@ class Child:
 
     @property
     def over(self) -> bool:
-        """Its end was told already."""
+        """The end was reported to the sink."""
         return self._over.done()
 
     @property
@@ -313,7 +309,7 @@ class Child:
         return self._stderr.kept().decode("utf-8", "replace")
 
     def write(self, data: bytes) -> None:
-        """Buffered until the pipe accepts it. To write much, wait for `writable`."""
+        """Buffer data until the pipe accepts it. Before large writes wait for `writable`."""
         if self._stdin is not None and not self._stdin.is_closing():
             self._stdin.write(data)
 
@@ -329,7 +325,7 @@ class Child:
         self._paused = True
         self._stdout_pipe.pause_reading()
         if self.exited_at is not None and self._timer is not None:
-            # what is in the pipe waits as long as its reader does
+            # output in the pipe stays until the reader resumes
             self._drain_s = max(0.0, self._timer.when() - self._loop.time())
             self._timer.cancel()
 
@@ -343,7 +339,7 @@ class Child:
             self._drain()
 
     def terminate(self) -> None:
-        """Send SIGTERM to the whole group, and SIGKILL after a grace, or at once when the program itself has ended."""
+        """SIGTERM to the whole group, SIGKILL after a grace period, or at once if the program itself has ended."""
         self._closing = True
         self.resume()  # a paused pipe never reports its end
         if self.exited_at is not None:
@@ -370,7 +366,7 @@ class Child:
     # ---- the child's end
 
     def _watch(self) -> None:
-        """Arrange for `_on_exit` to be called when the leader is dead, without reaping it."""
+        """Call `_on_exit` when the leader is dead, without reaping it."""
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(OSError):
                 watch = os.pidfd_open(self.pid)
@@ -385,20 +381,20 @@ class Child:
 
     def _wait(self) -> None:
         self._group.wait()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter
             self._loop.call_soon_threadsafe(self._on_exit)
 
     def _on_exit(self) -> None:
         self.exited_at = self._loop.time()
         if self._timer is not None:
             self._timer.cancel()
-        self._group.signal(signal.SIGTERM)  # whom it has left behind
+        self._group.signal(signal.SIGTERM)  # to the processes that the leader left behind
         self._abort_stdin()
         if not self._paused:
             self._drain()
 
     def _drain(self) -> None:
-        """Read what is left in the pipes of a dead program, then finish."""
+        """Read the rest of a dead program's pipes, then finish."""
         if not self._open_pipes:
             self._report()
             return
@@ -406,7 +402,7 @@ class Child:
         self._timer = self._loop.call_later(self._drain_s, act)
 
     def _kill(self) -> None:
-        """End the processes that it left behind: they hold its pipes."""
+        """Kill the processes that the leader left behind: they hold its pipes."""
         if self._killed or self._over.done():
             return
         self._killed = True
@@ -461,9 +457,8 @@ async def start_child(
     grace: float = TERM_GRACE_S,
     among: set[Child] | None = None,
 ) -> Child:
-    """`closed` is called when a pipe is closed. `among` contains the child while it runs. Raises CannotStart. When this
-    is cancelled, no child is left behind.
-    """
+    """Start a child. `closed` is called when a pipe closes; `among` contains the child while it runs. Raises
+    CannotStart. A cancelled start leaves no child behind."""
     try:
         group = start(command.argv, cwd=command.cwd, environment=command.environment, stdin=stdin)
     except (OSError, ValueError) as failure:
@@ -475,7 +470,7 @@ async def start_child(
     try:
         await asyncio.shield(connecting)
     except BaseException:
-        with contextlib.suppress(Exception):  # what is raised already says more: this failure, or the cancellation
+        with contextlib.suppress(Exception):  # the pending exception or cancellation says more
             await connecting
         await child.aclose()
         raise

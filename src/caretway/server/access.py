@@ -1,10 +1,9 @@
-"""Who may use the gateway: allowed Host names (DNS rebinding), allowed Origins, CORS preflights, pages without an
-Origin (Sec-Fetch-Site), the gateway's keys (constant time, which headers, expiry), no listening beyond
-loopback without a key. Pure.
+"""Who may use the gateway. Pure: no socket, no route, no dialect.
 
-Three checks, in this order. Host: a name that is not ours is a web page that had its own name resolved to this machine
-(DNS rebinding). Origin: a browser speaks for a page, and pages are nobody we know unless configured. Key: constant
-time, as `Authorization: Bearer`, `x-api-key` or `x-caretway-key`. Knows no socket, no route and no dialect.
+Three checks, in this order. Host: an unknown name is a web page that had its own name resolved to this machine (DNS
+rebinding). Origin (Sec-Fetch-Site if there is none): a browser sends requests for web pages, which are untrusted unless
+configured. Key: compared in constant time, as `Authorization: Bearer`, `x-api-key` or `x-caretway-key`. Without a key
+the gateway listens only on loopback.
 """
 
 import hmac
@@ -21,32 +20,30 @@ from ..core.errors import ErrorKind, GatewayError
 from ..usage.key_file import NamedKey, digest_of
 from .exchange import Header
 
-# ---- Rate limits of one gateway key: a token bucket for requests a minute, a count of responses at once, and the
+# ---- Rate limits of one gateway key: a token bucket for requests a minute, a count of concurrent responses, and the
 # `retry-after` of a 429; the Protocol of a limit that gateways share. The gateway's total limits are in `application`.
-#
-# Time is handed in. Callers are named by `access.Admitted.caller`; without a key a caller has no
-# name and is not counted here. Names come from configured keys, so the table is
-# small.
+# Times are arguments. Callers are named by `access.Admitted.caller`; a caller without a key has no name and is not
+# counted here. Names come from configured keys, so the table is small.
 
 
 class CallerLimits(Struct, frozen=True):
     concurrent: int
     per_minute: int
-    """Also the size of the bucket: a minute's worth may come at once."""
+    """Also the size of the bucket: a whole minute's requests may come at once."""
 
 
 class _Account(Struct):
     tokens: float
     at: float
     running: int = 0
-    """Requests that are being answered."""
+    """Requests in progress."""
 
 
 class SharedAdmission(Protocol):
-    """The limits over several gateways. If they cannot be known, the request is let in."""
+    """Limits over several gateways. If they cannot be known, the request is admitted."""
 
     async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
-        """(`early`, `many`, or nothing; seconds to wait; what to give back)"""
+        """Returns (`early`, `many` or empty; seconds to wait; the lease to give back)."""
         ...
 
     def leave(self, caller: str, lease: bytes) -> None: ...
@@ -59,7 +56,7 @@ class Admission:
         self._accounts: dict[str, _Account] = {}
 
     def ask(self, caller: str) -> None:
-        """One more request of this caller; GatewayError when it comes too early. It takes no place yet."""
+        """Count one more request of this caller. Raises GatewayError if it comes too early. Takes no place yet."""
         if not caller:
             return
         account = self._refill(caller)
@@ -69,7 +66,7 @@ class Admission:
         account.tokens -= 1
 
     def enter(self, caller: str) -> None:
-        """Take a place for a complete request until it leaves. Raises GatewayError if there is none."""
+        """Take a place for a complete request until `leave`. Raises GatewayError if none is free."""
         if caller:
             account = self._refill(caller)
             self._check_place(account)
@@ -116,8 +113,8 @@ OWN_KEY: Final = (
     "Give the client the gateway's key as its API key: the value of CARETWAY_API_KEY, or one from `caretway key new`. "
     "It is not your Cursor key. It is sent as `x-api-key: KEY`, or with `Authorization: Bearer`."
 )
-"""Logs hide every word after the last one of these, so nothing follows it."""
-"""The hint where every client brings an account of its own."""
+"""Logs hide all words after the last one of these, so nothing follows it."""
+"""The hint where every client brings its own account."""
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
 _PREFLIGHT_AGE_S: Final = b"600"
@@ -125,34 +122,34 @@ _METHODS: Final = b"GET, HEAD, POST, DELETE"
 
 
 class Access(Struct, frozen=True):
-    """What the gateway was told about its callers."""
+    """The configured rules about callers."""
 
     hosts: frozenset[str] = frozenset()
-    """Names besides localhost and IP addresses, in lower case; `*` is every name."""
+    """Allowed names besides localhost and IP addresses, in lower case; `*` allows every name."""
     origins: frozenset[str] = frozenset()
-    """Origins of pages, as browsers write them; `*` is every page."""
+    """Allowed origins of web pages, as browsers write them; `*` allows every page."""
     keys: tuple[bytes, ...] = ()
-    """SHA-256 of each key. Empty, and no key has a name: no key is asked for."""
+    """SHA-256 of each unnamed key. If it is empty and there are no named keys, no key is required."""
     local: tuple[bytes, ...] = ()
-    """The same of a key that counts only where one is asked for."""
+    """SHA-256 of a key that is accepted only where a key is required."""
 
 
 class Admitted(Struct, frozen=True):
-    """A request that may go on."""
+    """An admitted request."""
 
     caller: str = ""
-    """Names the key that was sent without telling it: its own name, or a part of its digest; empty when no key is asked
-    for, and for the local key: each gateway has another one, and nobody has made it."""
+    """Identifies the key without revealing it: the key's name, or a part of its digest. Empty if no key is required, and
+    for the local key, which differs on each gateway."""
     headers: tuple[Header, ...] = ()
-    """What the answer needs besides, so that a browser hands it to its page."""
+    """CORS headers of the response, without which a browser hides it from its page."""
     owner: str = ""
-    """Whose the stored responses are: as `caller`, but the local key is meant by its digest, and a key with a name by
-    its id. One that is made later under the same name is another key, and one that is renamed is not."""
+    """Owner of stored responses: as `caller`, but the local key is identified by its digest, and a named key by its id.
+    A later key with the same name is another owner; a renamed key stays the same."""
 
 
 _ANYBODY: Final = Admitted()
 Named = Mapping[bytes, NamedKey]
-"""Keys with a name, by their digests."""
+"""Named keys by their digests."""
 
 
 def access_for(
@@ -164,8 +161,8 @@ def access_for(
     named: bool = False,
     local_key: str = "",
 ) -> Access:
-    """The rules of a gateway that listens on `host`; raises GatewayError when it would be open to strangers. `named`:
-    there are keys with a name, too."""
+    """The rules of a gateway that listens on `host`. Raises GatewayError if strangers could use it. `named`: there are
+    named keys too."""
     known = tuple(dict.fromkeys(digest_of(key) for key in keys))
     if not known and not named and reachable_from_outside(host):
         raise GatewayError(
@@ -188,8 +185,8 @@ def admit(
     named: Named | None = None,
     now: float = 0.0,
 ) -> Admitted:
-    """Let the request in, or raise GatewayError. Header names are in lower case. `keyless`: a bare sign of life, for
-    supervisors that hold no key. `named`: None when there never was a key with a name; `now` is for their expiry."""
+    """Admit the request or raise GatewayError. Header names are in lower case. `keyless`: the path needs no key.
+    `named`: None if there never was a named key; `now` is for their expiry."""
     host = headers.get("host")
     if host is not None and not host_allowed(host, access.hosts):
         raise GatewayError(
@@ -206,7 +203,7 @@ def admit(
 
 
 def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...] | None:
-    """The answer to a browser that asks first; None when this OPTIONS is no such question. Raises GatewayError."""
+    """The response to a CORS preflight; None if this OPTIONS is not a preflight. Raises GatewayError."""
     if "origin" not in headers or "access-control-request-method" not in headers:
         return None
     admitted = admit(access, scheme, headers, keyless=True)  # browsers send no key here
@@ -226,7 +223,7 @@ def preflight(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[
 
 
 def host_allowed(host: str, names: frozenset[str]) -> bool:
-    """An address cannot be rebound to another machine; a name can, so names must be known."""
+    """True for addresses and known names: a name can be rebound to another machine, an address cannot."""
     if len(host) > _REMEMBERED_CHARS:
         return _allowed(host, names)
     return _allowed_before(host, names)
@@ -240,12 +237,12 @@ def _allowed(host: str, names: frozenset[str]) -> bool:
 
 
 _allowed_before: Final = lru_cache(maxsize=64)(_allowed)
-"""Nearly all clients come by the same few names, with every request. What strangers make up is dropped again."""
+"""Nearly all requests carry the same few names. Invented names fall out of the cache."""
 _REMEMBERED_CHARS: Final = 128
 
 
 def host_name(host: str) -> str | None:
-    """The name or address in a Host header, in lower case; None when it is neither."""
+    """The name or address in a Host header, in lower case; None if it is malformed."""
     if not host or any(c in host for c in " \t/@\\?#,"):
         return None
     try:
@@ -277,12 +274,12 @@ def reachable_from_outside(host: str) -> bool:
 def _cors(access: Access, scheme: str, headers: Mapping[str, str]) -> tuple[Header, ...]:
     origin = headers.get("origin")
     if origin is None:
-        # Pages can fetch images and scripts without an Origin; browsers then say where the page comes from.
+        # Pages can fetch images and scripts without an Origin; then browsers send Sec-Fetch-Site.
         if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
             raise _foreign_page()
         return ()
     if origin.lower() == f"{scheme}://{headers.get('host', '')}".lower():
-        return ()  # our own page
+        return ()  # the gateway's own page
     if ANY not in access.origins and origin.lower().rstrip("/") not in access.origins:
         raise _foreign_page()
     return (
@@ -309,7 +306,7 @@ def new_key() -> str:
 
 
 def sent_keys(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Every key a request carries: SDKs of both APIs have a header of their own, and some send both."""
+    """All keys that a request carries: the SDKs of both APIs have their own header, and some send both."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     found = [headers[name].strip() for name in _KEY_HEADERS if name in headers]
     if scheme.lower() == "bearer":
@@ -318,13 +315,13 @@ def sent_keys(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_key(access: Access, key: str, named: Named | None = None) -> bool:
-    """True for a key of the gateway itself."""
+    """True for a key of this gateway."""
     digest = digest_of(key)
     return bool(_match((*access.keys, *access.local), digest)) or digest in (named or {})
 
 
 def _caller(access: Access, named: Named, headers: Mapping[str, str], now: float) -> tuple[str, str]:
-    """Its name and whose its responses are."""
+    """Returns the caller's name and the owner of its responses."""
     sent = sent_keys(headers)
     old: NamedKey | None = None
     for key in sent:
@@ -351,9 +348,9 @@ def _caller(access: Access, named: Named, headers: Mapping[str, str], now: float
 
 
 def _match(known: tuple[bytes, ...], digest: bytes) -> bytes:
-    """The known digest, or nothing. Compares with all of them, in constant time: neither how much of a key is right nor
-    which one it is can be learnt from how long the answer takes. Of keys with a name there may be hundreds; they are
-    looked up by their digest, and nobody can make a key whose digest comes close to another one."""
+    """The matching digest, or nothing. Compares with all digests in constant time, so that timing reveals neither a
+    prefix of a key nor which key it is. Named keys, possibly hundreds, are looked up by digest: a key whose digest is
+    close to another digest cannot be made."""
     match = b""
     for candidate in known:
         if hmac.compare_digest(digest, candidate):

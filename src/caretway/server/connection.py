@@ -328,7 +328,7 @@ class ClientConnection(asyncio.Protocol):
         self._reader.wanted = False
         self.wake_at(NEVER, None)
         if self._pending is not None:
-            self._pending.leave()  # not when its task is done: the client's next request may be here before that
+            self._pending.leave()  # now, not at its task's end: the next request may come first
             self._pending = None
         if self._reader.phase is ReadPhase.BETWEEN:
             self._next()

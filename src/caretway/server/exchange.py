@@ -1,9 +1,9 @@
-"""A request as it was read and the writer of its response: status line, chunked encoding, `Connection: close`,
-HTTP/1.0, answers to HEAD, text that is safe in a header. Signals the writer when the client is slow (backpressure).
+"""A request and the writer of its response: status line, chunked encoding, `Connection: close`, HTTP/1.0, HEAD, safe
+header text.
 
 The connection creates both; only it fills the request. The handler writes the response by plain calls: each write goes
-to the socket at once, the head together with the first bytes. Backpressure: a handler that writes much checks `blocked`
-first, and continues when the callback given to `on_writable` is called.
+to the socket at once, the head together with the first bytes. Backpressure: before a large write a handler checks
+`blocked`, and continues in the callback given to `on_writable`.
 """
 
 import asyncio
@@ -21,13 +21,10 @@ from ..core.caller import NOBODY
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.passing import Visit
 
-# ---- When a client is late: the defence against slowloris. Heads and bodies that arrive too slowly, an idle
-# connection, a client that takes nothing of its response; and a wake-up for others. What is sent to a silent stream is
-# `answer`'s decision. Pure.
-#
-# Three clocks: what has to arrive or end in time, a response that the client does not take, and a moment at which a
-# handler wants to be woken. A connection has no timer: the server looks at all of them now and then, so what is late is
-# noticed a moment later. Pure; times are handed in, on the loop's clock.
+# ---- Deadlines of a connection, the defence against slowloris. Pure; times are arguments, on the loop's clock. Three
+# clocks: what must arrive or end in time, a response that the client does not read, and a wake-up time for a handler. A
+# connection has no timer: the server checks all connections periodically, so lateness is noticed a little later.
+# Keep-alives of silent streams belong to `answer`.
 
 NEVER: Final = float("inf")
 
@@ -38,19 +35,19 @@ class Deadlines:
     def __init__(self, send_timeout: float) -> None:
         self._send_timeout = send_timeout
         self.due = NEVER
-        """When something has to have arrived or ended."""
+        """When the current phase must be complete."""
         self._unsent = 0
-        """Bytes that waited to be taken at the server's last look, and since when they have not become less."""
+        """Unsent bytes at the server's last check, and the time since which they have not decreased."""
         self._stuck_since = NEVER
         self._wake_at = NEVER
         self._wake: Callable[[], None] | None = None
 
     def stuck(self, now: float, unsent: int) -> bool:
-        """True when the client has taken nothing for too long of what was written."""
+        """True if the client has read nothing for too long while bytes wait."""
         if not unsent:
             self._stuck_since = NEVER
         elif unsent < self._unsent or self._stuck_since == NEVER:
-            self._stuck_since = now  # the client takes something, however slowly
+            self._stuck_since = now  # the client reads, however slowly
         elif now - self._stuck_since >= self._send_timeout:
             return True
         self._unsent = unsent
@@ -78,41 +75,41 @@ NOT_MODIFIED: Final = 304
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
 _COMMENT: Final = b":\n\n"
-"""Streams are server-sent events: a line that every client skips."""
+"""A no-op in server-sent events: clients skip comment lines."""
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Successor(asyncio.Protocol, ABC):
-    """What takes a connection over when it changes its protocol (101)."""
+    """The protocol that takes over a connection after a 101."""
 
     @abstractmethod
     def check(self, now: float) -> None:
-        """Called by the server now and then: checks deadlines."""
+        """Check the deadlines. The server calls it periodically."""
 
     @abstractmethod
     def retire(self) -> None:
-        """The server stops: what is being answered is the last."""
+        """The server is stopping: the response in progress is the last."""
 
     @abstractmethod
     def abort(self) -> None: ...
 
 
 MakeSuccessor = Callable[[Any], Successor]
-"""Given the server, as its connections see it."""
+"""Called with the ServerState."""
 
 
 class ResponseTransport(Protocol):
-    """What a response needs of its connection."""
+    """The connection, as its response sees it."""
 
     @property
     def write(self) -> Callable[[bytes], None]: ...
 
     def date(self) -> bytes:
-        """Now, as a header has it."""
+        """The current time as an HTTP date."""
         ...
 
     def wake_at(self, when: float, wake: Callable[[], None] | None) -> None:
-        """Call `wake` once, at that time on the loop's clock or a moment later; None: not any more."""
+        """Call `wake` once, at that time on the loop's clock or slightly later. None cancels the call."""
         ...
 
     def answered(self) -> None:
@@ -127,12 +124,12 @@ class SwitchingTransport(Protocol):
     """A transport that can change its protocol."""
 
     def switch(self, make: MakeSuccessor) -> None:
-        """The head of a 101 is written: from here on the connection is another one's."""
+        """Called after the head of a 101: from here on the connection belongs to the new protocol."""
         ...
 
 
 class TrafficObserver(Protocol):
-    """Sees what passes through one exchange."""
+    """Observes the bytes of one exchange."""
 
     def request_body(self, body: bytes) -> None: ...
 
@@ -148,8 +145,6 @@ _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class HttpRequest:
-    """The request half."""
-
     __slots__ = ("body", "caller", "headers", "method", "model", "path", "query", "scheme", "trace", "visit")
 
     def __init__(
@@ -159,41 +154,39 @@ class HttpRequest:
         self.path = path
         """Decoded, without query and trailing slash."""
         self.query = query
-        """As it was sent, without the question mark."""
+        """The raw query, without the question mark."""
         self.headers = headers
-        """Names in lower case; of a repeated header the last one."""
+        """Names in lower case; the last value of a repeated header."""
         self.scheme = scheme
         self.body = b""
-        """Whole, before a handler is called."""
+        """Complete before a handler is called."""
         self.caller = NOBODY
-        """Who was let in."""
+        """The admitted caller."""
         self.model = ""
-        """As it is asked for, once the body was read."""
+        """The requested model, once the body was read."""
         self.visit: Visit | None = None
-        """Another gateway has let it in, and passed it on."""
+        """Set if another gateway admitted the request and passed it on."""
         self.trace: Mapping[str, str] | None = None
-        """The client's trace context (W3C), once the headers were dropped."""
+        """The client's trace context (W3C), kept when the headers are dropped."""
 
     @property
     def target(self) -> str:
-        """Path and query, in one spelling."""
+        """Path and query in canonical spelling."""
         return quote(self.path) + (f"?{self.query}" if self.query else "")
 
     def take_body(self) -> bytes:
-        """The body, for the only one who reads it: it is not held here while an answer is made."""
+        """Return the body and drop it here, so that it is not held while the response is made. Call it once."""
         body, self.body = self.body, b""
         return body
 
     def drop_headers(self) -> None:
-        """Free the headers: they have been read, and an answer may take long."""
+        """Free the headers once they are read: a response may take long."""
         if "traceparent" in self.headers:
             self.trace = {name: self.headers[name] for name in _TRACE_CONTEXT if name in self.headers}
         self.headers = _NO_HEADERS
 
 
 class ResponseWriter:
-    """The response half."""
-
     __slots__ = (
         "_chunked",
         "_extra",
@@ -212,7 +205,7 @@ class ResponseWriter:
     def __init__(
         self, transport: ResponseTransport, *, keep_alive: bool, chunked: bool, head_only: bool = False
     ) -> None:
-        """`chunked`: the client understands chunks. `head_only`: it asked for the head alone."""
+        """`chunked`: the client understands chunks. `head_only`: the request was a HEAD."""
         self._transport = transport
         self._chunked = chunked
         self._head_only = head_only
@@ -220,20 +213,20 @@ class ResponseWriter:
         self._observer: TrafficObserver | None = None
         self._on_writable: Callable[[], None] | None = None
         self.keep_alive = keep_alive
-        """False: the connection closes after this response. Read only, like all that follows."""
+        """False: the connection closes after this response. Read only, like the attributes below."""
         self.goes_on = False
-        """The connection stays open for one more request although the server stops."""
+        """The connection stays open for one more request even while the server drains."""
         self.started = False
         self.status = 0
-        """Of the head, once it was written."""
+        """The status of the head, once it was written."""
         self.complete = False
         self.blocked = False
-        """The client does not take what was written already."""
+        """The client does not read what is written."""
 
     # ---- for the connection and access checks
 
     def add_headers(self, headers: Sequence[Header]) -> None:
-        """Headers of whatever response is given."""
+        """Add headers to any response that follows."""
         self._extra = headers
 
     def observe(self, observer: TrafficObserver) -> None:
@@ -254,7 +247,7 @@ class ResponseWriter:
         self.keep_alive = False
 
     def go_on(self) -> None:
-        """A request that belongs to this one comes next, also while the server drains."""
+        """Keep the connection for one more request that belongs to this one, even while the server drains."""
         self.keep_alive = self.goes_on = True
 
     def pause(self) -> None:
@@ -268,7 +261,7 @@ class ResponseWriter:
     # ---- for handlers
 
     def on_writable(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever the client takes more again."""
+        """Call `wake` whenever the client can take more."""
         self._on_writable = wake
 
     def wake_at(self, when: float, wake: Callable[[], None]) -> None:
@@ -277,7 +270,7 @@ class ResponseWriter:
             self._transport.wake_at(when, wake)
 
     def forget(self) -> None:
-        """Forget the response: there are no waiters any more."""
+        """Drop the callbacks: the response has no waiters any more."""
         self._on_writable = None
         if not self.complete:
             self._transport.wake_at(NEVER, None)
@@ -285,7 +278,7 @@ class ResponseWriter:
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
-        """Send a whole answer."""
+        """Send a whole response."""
         lines = [*headers]
         if status != NO_CONTENT and status != NOT_MODIFIED:
             lines[:0] = (b"content-type", content_type), (b"content-length", b"%d" % len(body))
@@ -297,14 +290,14 @@ class ResponseWriter:
     def start(self, headers: Iterable[Header], data: bytes) -> None:
         """Send a stream's head and its first bytes."""
         if not self._chunked:
-            self.keep_alive = False  # its end is the connection's
+            self.keep_alive = False  # the end of the response is the end of the connection
         head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")
         if self._observer is not None and data:
             self._observer.body(data, end=False)
         self._transport.write(head + self._framed(data))
 
     def relay(self, status: int, headers: Iterable[Header], length: int | None) -> None:
-        """The head of a response that is made elsewhere. `length`: of its body, where it is known."""
+        """Send the head of a response that another gateway makes. `length`: the size of its body, if known."""
         chunked = self._chunked and length is None
         if length is None and not chunked:
             self.keep_alive = False
@@ -314,7 +307,7 @@ class ResponseWriter:
         self._transport.write(head)
 
     def switch(self, headers: Iterable[Header], make: MakeSuccessor) -> None:
-        """Another protocol from here on (101)."""
+        """Change the protocol (101)."""
         self.keep_alive = True
         head = self._head(101, [*headers], b"")
         self.complete = True
@@ -327,11 +320,11 @@ class ResponseWriter:
             return
         if self._observer is not None:
             self._observer.body(data, end=False)
-        # As `_framed` would; a call less for every delta.
+        # Inlines `_framed`, to save a call for every delta.
         self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self, data: bytes = b"") -> None:
-        """The last of a stream."""
+        """Write the last bytes of a stream and end the response."""
         self._end(self._framed(data) + _LAST_CHUNK if self._chunked else data, data)
 
     def probe(self) -> bool:
@@ -342,7 +335,7 @@ class ResponseWriter:
         return True
 
     def abort(self) -> None:
-        """Cut the connection, so that the client does not take this for the end."""
+        """Cut the connection, so that the client does not take a partial response for a complete one."""
         self._transport.abort()
 
     def _head(self, status: int, headers: list[Header], framing: bytes) -> bytes:
@@ -352,7 +345,7 @@ class ResponseWriter:
         if self._observer is not None:
             self._observer.head(status, headers)
         line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
-        kept = b"\r\n" if self._chunked else b"connection: keep-alive\r\n\r\n"  # HTTP/1.0 wants to be told
+        kept = b"\r\n" if self._chunked else b"connection: keep-alive\r\n\r\n"  # HTTP/1.0 needs the header
         end = kept if self.keep_alive else b"connection: close\r\n\r\n"
         date = b"date: %b\r\n" % self._transport.date()
         return b"".join((line, date, *[b"%b: %b\r\n" % header for header in headers], framing, end))
@@ -370,7 +363,7 @@ class ResponseWriter:
 
 
 def header_text(text: str) -> bytes:
-    """A value that is legal in a header whatever it holds."""
+    """The text as a legal header value: other characters become `?`."""
     return (text if text.isascii() and text.isprintable() else _legal(text)).encode("ascii")
 
 
@@ -378,11 +371,9 @@ def _legal(text: str) -> str:
     return "".join(c if " " <= c <= "~" else "?" for c in text)
 
 
-# ---- The opening handshake of a WebSocket (RFC 6455, 4.2): what a request must bring, 400 or 426 where it does not,
-# and the headers of the 101. Pure.
-#
-# No extension is agreed to: permessage-deflate costs memory and time for each connection, may hide a bomb, and saves
-# nothing on the same machine. No subprotocol is known.
+# ---- The opening handshake of a WebSocket (RFC 6455, 4.2): the checks of the request (400 or 426) and the headers of
+# the 101. Pure. No extension is accepted: permessage-deflate costs memory and time for each connection, may hide a
+# bomb, and saves nothing on the same machine. No subprotocol is known.
 
 VERSION: Final = "13"
 OTHER_VERSION: Final[tuple[Header, ...]] = (
@@ -396,7 +387,7 @@ _NONCE_BYTES: Final = 16
 
 
 def switching(headers: Mapping[str, str]) -> tuple[Header, ...]:
-    """The headers of the 101, or GatewayError. Names are in lower case."""
+    """The headers of the 101. Raises GatewayError. Names are in lower case."""
     if not speaks_version(headers):
         raise GatewayError(
             ErrorKind.WRONG_PROTOCOL,

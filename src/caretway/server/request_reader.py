@@ -1,9 +1,7 @@
-"""Bytes to requests, with the llhttp parser, which refuses doubled Content-Length, or one beside Transfer-Encoding:
-limits of heads and bodies while they drip in, trailers (ignored), upgrade requests (read as plain HTTP),
-percent-decoding of paths. Knows no socket.
+"""Turns bytes into requests with the llhttp parser; has no socket. Heads must be unambiguous and within limits; bodies
+have limits each and in total, checked as bytes arrive.
 
-Heads are bounded and must be unambiguous; bodies are bounded, each and together. A request to change the protocol is
-read as plain HTTP.
+Trailers are ignored, paths are percent-decoded, and a request to change the protocol is read as plain HTTP.
 """
 
 import time
@@ -20,29 +18,27 @@ from msgspec import Struct
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from .exchange import Header, HttpRequest
 
-# ---- Request heads that two readers could understand differently (request smuggling): doubled Host, keys or Transfer-
-# Encoding, encodings other than chunked, a missing or different Host, HTTP versions, CONNECT. Also how a head's size is
-# counted. Pure.
-#
-# llhttp refuses doubled or malformed Content-Length, Content-Length beside Transfer-Encoding, bad chunk sizes, folded
-# headers, bare line feeds and control characters by itself. Here is what it lets pass and a proxy in front of us could
-# read differently than we do: two readers of one head are what request smuggling lives on.
+# ---- Request heads that two parsers could understand differently (request smuggling). Pure. llhttp itself refuses
+# doubled or malformed Content-Length, Content-Length together with Transfer-Encoding, bad chunk sizes, folded headers,
+# bare line feeds and control characters. The checks here cover what llhttp accepts and a proxy in front of the gateway
+# could read differently: doubled Host, keys or Transfer-Encoding, encodings other than chunked, a missing or different
+# Host, HTTP versions, CONNECT. The size of a head is computed here too.
 
 VERSIONS: Final = ("1.0", "1.1")
 _ONCE: Final = (b"host", b"origin", b"authorization", b"x-api-key", b"x-caretway-key", b"transfer-encoding")
-"""Two of these, and two readers may each believe another one. Names in lower case."""
+"""Headers that may appear once: of two, two parsers could each use a different one. Names in lower case."""
 _KEPT: Final = (b"close", b"keep-alive")
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def head_size(target: bytes, headers: Sequence[Header]) -> int:
-    """Bytes, as a head is counted: what stands on its lines, and four for each header's colon, space and end."""
+    """The size of a head in bytes: its target, names and values, and four bytes for each header's punctuation."""
     return len(target) + 4 * len(headers) + sum(map(len, chain.from_iterable(headers)))
 
 
 def head_problem(version: str, method: bytes, target: bytes, headers: Sequence[Header]) -> str | None:
-    """Why this head is refused, as a sentence; None when it is fine. Header names are in lower case."""
+    """Why this head is refused, as a sentence; None if it is valid. Header names are in lower case."""
     if version not in VERSIONS:
         return "Only HTTP/1.0 and HTTP/1.1 are spoken here."
     if method == b"CONNECT":
@@ -71,7 +67,7 @@ def _doubled(headers: Sequence[Header]) -> str | None:
 
 
 def http_date(now: float) -> bytes:
-    """Unix seconds as RFC 9110 writes them, whatever the locale is."""
+    """Unix seconds in the date format of RFC 9110, in any locale."""
     at = time.gmtime(now)
     day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
     clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
@@ -79,7 +75,7 @@ def http_date(now: float) -> bytes:
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequence[Header]) -> bytes:
-    """The head without the request to change protocols. `Upgrade` stays: it asks for nothing without `Connection`."""
+    """The head without the request to change protocols. `Upgrade` stays: without `Connection` it has no effect."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
     for name, value in headers:
         if name == b"connection":
@@ -90,23 +86,23 @@ def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequenc
     return b"\r\n".join([*lines, b"", b""])
 
 
-# ---- Limits of request bodies: the size of one, the bytes of all that are arriving, the time for one; compressed
-# bodies (`content-encoding`, decompression bombs) are refused.
+# ---- Limits of request bodies: the size of one, the bytes of all incomplete bodies, the time for one. Compressed
+# bodies (`content-encoding`) are refused: they may be decompression bombs.
 
 MAX_DIGITS: Final = 18
-"""A longer number is larger than any limit."""
+"""A number with more digits exceeds every limit."""
 
 
 class BodyLimits(Struct, frozen=True):
     size: int = 32 * 2**20
     in_all: int = 256 * 2**20
-    """Bytes of bodies that are not complete yet, and of WebSocket messages that wait, all clients together."""
+    """Bytes of all clients' incomplete bodies and waiting WebSocket messages."""
     idle: float = 30.0
     total: float = 300.0
 
 
 class Bodies:
-    """The bodies that are arriving, and what WebSockets keep for longer."""
+    """Counts the bytes of incomplete bodies, and the bytes that WebSockets keep for longer."""
 
     def __init__(self, limits: BodyLimits) -> None:
         self.limits = limits
@@ -114,7 +110,7 @@ class Bodies:
         self._kept = 0
 
     def expect(self, headers: Mapping[str, str]) -> None:
-        """A head announces its body; raises GatewayError when it is not wanted."""
+        """Check the body that a head announces. Raises GatewayError if it is too large or compressed."""
         announced = headers.get("content-length", "")
         if announced.isdecimal() and (len(announced) > MAX_DIGITS or int(announced) > self.limits.size):
             raise _body_too_large(self.limits.size)
@@ -124,7 +120,7 @@ class Bodies:
             )
 
     def take(self, piece: int, body: int) -> None:
-        """`piece` more bytes of a body that has `body` now; raises GatewayError when that is too much."""
+        """Count `piece` more bytes of a body that now has `body` bytes. Raises GatewayError above a limit."""
         self._held += piece
         if body > self.limits.size:
             raise _body_too_large(self.limits.size)
@@ -132,12 +128,12 @@ class Bodies:
             raise GatewayError(ErrorKind.OVERLOADED, "Too many large requests are arriving at once.")
 
     def give_back(self, body: int) -> None:
-        """A body is complete, or not wanted any more."""
+        """Uncount a body that is complete or no longer wanted."""
         self._held -= body
 
     def keep(self, size: int) -> bool:
-        """Whether there is room for so much that stays until its client takes something. Half is left for arrivals:
-        clients that do not read must not keep others out."""
+        """Reserve bytes that stay until the client reads. Returns False if there is no room. Half of the total is left
+        for incoming bodies: clients that do not read must not block other clients."""
         if self._kept + size > self.limits.in_all // 2 or self._held + size > self.limits.in_all:
             return False
         self._kept += size
@@ -164,8 +160,7 @@ def too_slow(limits: BodyLimits) -> GatewayError:
     )
 
 
-# ---- The numbers for one connection: size and count of headers, time for a head, idle keep-alive, time for a client to
-# take bytes, how often the server looks. Values only.
+# ---- The limits of one connection. Values only.
 
 
 class ConnectionLimits(Struct, frozen=True):
@@ -178,9 +173,9 @@ class ConnectionLimits(Struct, frozen=True):
     drain_timeout: float = 30.0
     send_timeout: float = 120.0
     keep_alive: float = 75.0
-    """How long an unused connection is kept: longer than the pools of common clients do."""
+    """Seconds that an unused connection is kept: longer than the pools of common clients keep it."""
     look_every: float = 1.0
-    """How often the server looks for what is late: everything here may last this much longer."""
+    """Seconds between two checks of the deadlines: every other limit may be exceeded by this much."""
 
 
 class ReadPhase(Enum):
@@ -190,11 +185,11 @@ class ReadPhase(Enum):
 
 
 class _Stop(Exception):
-    """Raised out of the parser: it must not go on."""
+    """Raised in a parser callback to stop the parser."""
 
 
 class _Names(dict[bytes, tuple[bytes, str]]):
-    """Header names as clients spell them -> in lower case, as bytes and as text. The usual ones are at hand."""
+    """Header names as clients spell them -> the lower-case name as bytes and as text. Common names are precomputed."""
 
     def __missing__(self, name: bytes) -> tuple[bytes, str]:
         lower = name.lower()
@@ -213,10 +208,10 @@ _NAMES: Final = _Names(
 
 
 class RequestSink(Protocol):
-    """Who gets what was read."""
+    """Receives the requests that were read."""
 
     def may_begin(self) -> bool:
-        """A request begins. False: the last one is not answered yet, and this one is not read."""
+        """Called when a request begins. False: the last one is not answered yet, so this one is not read."""
         ...
 
     def head_read(self, request: HttpRequest, version: str, *, keep_alive: bool) -> None: ...
@@ -224,11 +219,11 @@ class RequestSink(Protocol):
     def body_refused(self, error: GatewayError) -> None: ...
 
     def body_read(self, body: bytes) -> None:
-        """The body was read. Not called if the request was answered without it."""
+        """The body is complete. Not called if the request was answered without its body."""
         ...
 
     def request_ended(self) -> None:
-        """The last byte is here of a request that was answered already."""
+        """The last byte of an already answered request has arrived."""
         ...
 
 
@@ -259,40 +254,40 @@ class RequestReader:
         self._scheme = scheme
         self._parser = httptools.HttpRequestParser(self)
         self._lines: list[Header] = []
-        """The head's headers, names in lower case."""
+        """Header lines of the head, names in lower case."""
         self._headers: dict[str, str] = {}
-        """The same, of a repeated one the last."""
+        """The head's headers by name; the last value of a repeated header."""
         self._header_count = 0
-        """How many lines, without a call for every header."""
+        """Count of header lines, kept as a number because counting runs for every header."""
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._upgrading = False
         self.phase = ReadPhase.BETWEEN
         self.url = b""
-        """As the request line has it."""
+        """The target as it is in the request line."""
         self.unseen = 0
-        """Bytes that the parser took since it last handed something over: a head, a chunk, a piece of a body."""
+        """Bytes that the parser took since its last callback for a head, a chunk or a piece of a body."""
         self.wanted = False
-        """A request is being read that is not answered yet."""
+        """The request being read is not answered yet."""
         self.refusal: GatewayError | None = None
-        """Why reading was given up, when it was our own doing."""
+        """Set if this reader, not the parser, refused the input."""
 
     def feed(self, data: bytes) -> None:
-        """Raises httptools.HttpParserError: nothing more can be read then."""
+        """Raises httptools.HttpParserError; then no more can be read."""
         self.unseen += len(data)
         rest: bytes | memoryview = data
         while rest:
             try:
                 self._parser.feed_data(rest)
                 break
-            except httptools.HttpParserUpgrade as upgrade:  # no HttpParserError, and there may be another one behind it
+            except httptools.HttpParserUpgrade as upgrade:  # not an HttpParserError; more requests may follow it
                 rest = memoryview(rest)[upgrade.args[0] :]
                 self._stay()
         if self.unseen > self._limits.head_bytes:
             self.refusal = _too_large(self._limits)
 
     def _stay(self) -> None:
-        """The head that asked for another protocol is read once more, without that wish."""
+        """Parse the head again, without its request to change the protocol."""
         version, method = self._parser.get_http_version(), self._parser.get_method()
         head = without_upgrade(method, self.url, version, self._lines)
         self._upgrading = False
@@ -301,11 +296,11 @@ class RequestReader:
 
     @property
     def head_only(self) -> bool:
-        """The request is a HEAD, as far as it was read: a method is known when its URL begins."""
+        """The request is a HEAD, as far as it was read: the method is known when the URL begins."""
         return bool(self.url) and self._parser.get_method() == b"HEAD"
 
     def drop_body(self) -> None:
-        """What has arrived is not needed any more, or another object holds it now."""
+        """Uncount and drop the bytes of the body: they are not needed, or another object holds them now."""
         self._bodies.give_back(self._body_bytes)
         self._body = []
         self._body_bytes = 0
@@ -324,7 +319,7 @@ class RequestReader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.phase is not ReadPhase.HEAD:
-            return  # a trailer: it must not be taken for a header that was checked
+            return  # a trailer must not pass for a checked header
         lower, text = _NAMES[name]
         self._lines.append((lower, value))
         self._headers[text] = value.decode("latin-1")
@@ -353,7 +348,7 @@ class RequestReader:
     def on_body(self, body: bytes) -> None:
         self.unseen = 0
         if not self.wanted:
-            return  # it was answered without
+            return  # the request was answered without its body
         self._body.append(body)
         self._body_bytes += len(body)
         try:
@@ -381,7 +376,7 @@ class RequestReader:
     # ----
 
     def _target(self) -> tuple[str, str]:
-        """The path, decoded, and the query as it was sent."""
+        """The decoded path and the raw query."""
         url, query = self.url, ""
         if not url.startswith(b"/") or b"?" in url or b"#" in url:
             try:

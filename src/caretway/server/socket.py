@@ -1,8 +1,8 @@
-"""One WebSocket (RFC 6455) on a server connection: messages in and out, pings and the idle limit, size and time limits
-of a message, the closing handshake and its codes, input that must not hold the event loop, a client that reads nothing.
+"""One WebSocket (RFC 6455) on a server connection: messages, pings, the idle limit, size and time limits of a message,
+the closing handshake, large input, and clients that do not read.
 
-The library reads frames and answers pings and closes; here they meet the socket. Text that is sent is framed here: that
-is two to ten bytes in front of it, for every delta of a stream. What a message means is the subclass's business.
+The library reads frames and answers pings and closes; this module connects it to the socket. Outgoing text is framed
+here: two to ten bytes before every delta of a stream. The subclass interprets messages.
 """
 
 import asyncio
@@ -26,21 +26,22 @@ from .shape import LARGE, is_large
 MAX_MESSAGE: Final = 16 * 2**20
 """Bytes."""
 PING_AFTER_S: Final = 20.0
-"""Silence of the client after which it is asked whether it is there: shorter than proxies wait."""
+"""Seconds of silence after which the client is pinged: shorter than the timeouts of proxies."""
 GONE_AFTER_S: Final = 80.0
-"""Silence of the client, pongs included, after which it is given up."""
+"""Seconds of silence, pongs included, after which the connection is closed."""
 IDLE_S: Final = 3600.0
-"""A connection on which nothing is asked for so long is closed."""
+"""Seconds without a request after which the connection is closed."""
 CLOSE_S: Final = 5.0
-"""How long the other side may take to say goodbye."""
+"""Seconds that the peer has for its closing frame."""
 MAX_UNSENT: Final = 2**20
-"""Bytes that wait to be taken by a client; with more, nothing is read of it (answers to its pings could not leave)."""
+"""Bytes that the client has not read yet. Above this number nothing is read from it: responses to its pings could not
+leave."""
 SLICE: Final = 2048
-"""Bytes that are read in one step: at most some hundred frames."""
+"""Bytes that are parsed in one step: some hundred frames at most."""
 FRAMES_AT_ONCE: Final = 256
-"""Frames that are handled before others get their turn."""
+"""Frames that are handled before other connections get their turn."""
 _LIBRARY: Final = logging.getLogger(f"{__name__}.library")
-_LIBRARY.setLevel(logging.WARNING)  # it tells of every connection that is closed
+_LIBRARY.setLevel(logging.WARNING)  # it logs every connection that closes
 _POLITE: Final = frozenset({CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY})
 _TEXT: Final = 0x81
 _SHORT: Final = 126
@@ -48,12 +49,12 @@ _MEDIUM: Final = 2**16
 _NO_TEXT: Final = object()
 _UTF8: Final = codecs.getincrementaldecoder("utf-8")
 _PIECE: Final = 256 * 2**10
-"""Bytes of text that are looked at in one step."""
+"""Bytes of text that are checked in one step."""
 _DATA: Final = frozenset({Opcode.TEXT, Opcode.BINARY, Opcode.CONT})
 
 
 def text_frame(payload: bytes) -> bytes:
-    """One unmasked frame, as servers send them."""
+    """One unmasked text frame, as a server sends it."""
     size = len(payload)
     if size < _SHORT:
         return b"%c%c%b" % (_TEXT, size, payload)
@@ -63,7 +64,7 @@ def text_frame(payload: bytes) -> bytes:
 
 
 def _joined(parts: list[bytearray]) -> bytes:
-    """In small steps: memory that is new costs the most, and is touched piece by piece here."""
+    """Join in small steps: touching new memory costs the most, and is spread here."""
     whole = BytesIO(bytes(sum(map(len, parts))))
     for part in parts:
         whole.write(part)
@@ -82,7 +83,7 @@ def _is_utf8(data: bytes) -> bool:
 
 class _Frames(Frames):
     def recv_frame(self, frame: Frame) -> None:
-        """A goodbye may come in the middle of a message, like every control frame (RFC 6455, 5.4)."""
+        """Accept a close frame in the middle of a message, like any control frame (RFC 6455, 5.4)."""
         if frame.opcode is Opcode.CLOSE:
             self.current_size = None
         super().recv_frame(frame)
@@ -98,75 +99,75 @@ class Socket(Successor):
         self._deadlines = Deadlines(server.limits.send_timeout)
         self._pieces = FramePieces(self._max)
         self._parts: list[bytearray] = []
-        """Of a message that is not complete: few large ones, whatever its fragments were."""
+        """An incomplete message in a few large buffers, however small its fragments."""
         self._size = 0
-        """Bytes of those."""
+        """Bytes of the incomplete message."""
         self._partial = False
-        """There is such a message, though it may have no byte yet."""
+        """A message is incomplete; it may have no byte yet."""
         self._looking: asyncio.Task[None] | None = None
-        """At a large message; what comes behind it waits."""
+        """Reads a large message; frames behind it wait."""
         self._behind: list[Frame] = []
-        """The rest of a slice."""
+        """Frames that wait behind a large message."""
         self._text = True
         self._held = 0
-        """Bytes of it that were asked for at `bodies`."""
+        """Bytes of the incomplete message that are counted at `bodies`."""
         self._unread = b""
-        """What came and was not looked at yet."""
+        """Received bytes that are not parsed yet."""
         self._begun = NEVER
-        """When the message began that is not complete."""
+        """When the incomplete message began."""
         self._heard = self._asked = self._pinged = self._loop.time()
         self._closing = False
         self.paused = False
-        """The client does not take what is written."""
+        """The client does not read what is written."""
         self.gone = False
 
     # ---- for the subclass
 
     @abstractmethod
     def look(self, data: bytes) -> Any:
-        """What a whole text message says, for `message`. Pure: it runs beside the event loop where there is much."""
+        """Parse a whole text message for `message`. Pure: for large messages it runs in a thread."""
 
     @abstractmethod
     def message(self, data: bytes, seen: Any) -> None:
-        """A whole text message; it is UTF-8."""
+        """Handle a whole text message; it is valid UTF-8."""
 
     @abstractmethod
     def writable(self, yes: bool) -> None:
-        """The client takes what is written again, or does not any more."""
+        """The client reads again, or has stopped reading."""
 
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Something is being answered."""
+        """A response is in progress."""
 
     @abstractmethod
     def wake(self, now: float) -> None:
-        """Now and then."""
+        """Called periodically."""
 
     @abstractmethod
     def hung_up(self) -> None:
-        """The client is gone, or was told to go."""
+        """The client is gone, or the connection is closing."""
 
     def binary(self, data: bytes) -> None:
         self.close(CloseCode.UNSUPPORTED_DATA, "Send text, not binary messages.")
 
     def say(self, payload: bytes) -> None:
-        """One message."""
+        """Send one message."""
         if not self._closing:
             self._transport.write(text_frame(payload))
 
     def frames(self, data: bytes) -> None:
-        """Several messages, framed already: one write."""
+        """Send several framed messages in one write."""
         if not self._closing:
             self._transport.write(data)
 
     def close(self, code: int, reason: str = "") -> None:
-        """Say goodbye; what comes after it is not read any more."""
+        """Send a close frame; later input is not read."""
         if self._closing:
             return
         if code in _POLITE:
             self._frames.send_close(code, reason)
-        else:  # nothing of it is of use any more
+        else:  # an error: pending messages are dropped
             self._frames.fail(code, reason)
         self._flush()
         self._leave()
@@ -185,7 +186,7 @@ class Socket(Successor):
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
-        if self._unread or self._looking is not None:  # reading was paused a moment too late
+        if self._unread or self._looking is not None:  # data may still arrive just after reading was paused
             self._unread += data
         else:
             self._unread = data
@@ -197,13 +198,13 @@ class Socket(Successor):
         return False
 
     def _read(self) -> None:
-        """Some of what came; the rest in a moment."""
+        """Parse some of the received bytes; the rest follows in a later step."""
         data, at, handled = self._unread, 0, 0
         while at < len(data) and handled < FRAMES_AT_ONCE and self._looking is None:
             self._frames.receive_data(self._pieces.feed(data[at : at + SLICE]))
             at += SLICE
             if self._frames.state is State.OPEN:
-                self._flush()  # a pong goes before the answer to what came after its ping
+                self._flush()  # a pong goes before the response to a message behind the ping
             for frame in self._frames.events_received():
                 handled += 1
                 if not self._closing:
@@ -230,11 +231,11 @@ class Socket(Successor):
             self._transport.resume_reading()
 
     def _flush(self) -> None:
-        """What the library wants to be sent: pongs and closes."""
+        """Send the library's pongs and close frames."""
         for data in self._frames.data_to_send():
             if data:
                 self._transport.write(data)
-            elif self._transport.can_write_eof():  # closing now could reset what the client has not read yet
+            elif self._transport.can_write_eof():  # a full close could reset data that the client has not read yet
                 self._transport.write_eof()
             else:
                 self._transport.close()
@@ -272,7 +273,7 @@ class Socket(Successor):
         self._asked = self._loop.time()
         data = b"" if size > LARGE else b"".join(parts)
         if size > LARGE or (self._text and is_large(data)):
-            self._server.bodies.take(size, 0)  # it was given back a moment ago
+            self._server.bodies.take(size, 0)  # `_drop_parts` gave it back a moment ago
             self._looking = spawn(self._look_aside(parts, size), "a large message")
         elif self._text:
             self._tell(data, self._read_text(data))
@@ -280,7 +281,7 @@ class Socket(Successor):
             self.binary(data)
 
     async def _look_aside(self, parts: list[bytearray], size: int) -> None:
-        """Then what came behind it: also where that is large again."""
+        """Handle a large message, then the frames behind it, which may hold another large one."""
         try:
             data, seen = await aside(self._read_parts, parts)
         finally:
@@ -305,7 +306,7 @@ class Socket(Successor):
 
     def _read_parts(self, parts: list[bytearray]) -> tuple[bytes, Any]:
         data = _joined(parts)
-        parts.clear()  # the frame that waits for this still has the list
+        parts.clear()  # the waiting frame still holds the list
         return data, self._read_text(data) if self._text else None
 
     def _read_text(self, data: bytes) -> Any:
@@ -318,7 +319,7 @@ class Socket(Successor):
             self.message(data, seen)
 
     def _account(self) -> None:
-        """What is held of a message that is not complete counts among the bodies that are arriving."""
+        """Count the bytes of an incomplete message among the incoming bodies."""
         if self._closing:
             return
         held = len(self._frames.reader.buffer) + self._size
@@ -351,7 +352,7 @@ class Socket(Successor):
 
     def check(self, now: float) -> None:
         deadlines = self._deadlines
-        silent = now - self._heard >= GONE_AFTER_S and not self.paused  # while it takes little by little, it is there
+        silent = now - self._heard >= GONE_AFTER_S and not self.paused  # a client that reads slowly is alive
         if deadlines.stuck(now, self._transport.get_write_buffer_size()) or silent:
             self._transport.abort()
         elif now >= deadlines.due:
@@ -386,6 +387,6 @@ class Socket(Successor):
 
     def resume_writing(self) -> None:
         self.paused = False
-        self._heard = self._loop.time()  # it took something
+        self._heard = self._loop.time()  # it has read something
         self._may_read()
         self.writable(True)

@@ -1,7 +1,7 @@
 """The cursor-agent stand-in's print mode: `stream-json` lines with the real program's repetitions, usage, and faults
-(cut or long lines, no result, never exits, a grandchild).
+(cut or long lines, no result, no exit, a grandchild).
 
-Written from descriptions of the real program alone; it shares nothing with the code that reads these lines.
+Written from descriptions of the real program alone; it shares no code with the reader of these lines.
 """
 
 import itertools
@@ -41,8 +41,6 @@ _CHARS_PER_TOKEN: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags of one run."""
-
     format: str = "text"
     partial: bool = False
     model: str = "auto"
@@ -54,12 +52,12 @@ class Options:
 
 
 class Failed(Exception):
-    """The program ends with this text on stderr and exit code 1."""
+    """The program ends with this message on stderr and exit code 1."""
 
 
 @dataclass(slots=True)
 class _Pipe:
-    """Standard output, with the faults that bytes can have."""
+    """Standard output, with byte-level faults."""
 
     faults: Faults
 
@@ -88,7 +86,7 @@ class PrintRun:
     segment: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     own_calls: int = 0
-    """After each of them the model reads everything once more."""
+    """After each of its own calls the model reads the whole context again."""
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     # ---- records
@@ -184,7 +182,7 @@ class PrintRun:
             self.pipe.line(self.record("thinking", subtype="completed", **self._stamp()))
 
     def flush(self, *, last: bool) -> None:
-        """Every segment is printed once more: before a tool call, and at the end."""
+        """Print the segment once more, as the program does before a tool call and at the end."""
         text = "".join(self.segment)
         if last and self.form == "whole-at-end":
             text = "".join(self.said)
@@ -231,7 +229,7 @@ class PrintRun:
         report("completed")
 
     def _query(self, query_type: str, args: dict[str, Any]) -> None:
-        """Ask for permission. The input is closed, so nobody answers, and that means no."""
+        """Ask for permission. Stdin is closed, so there is no reply, and the call is rejected."""
         number = next(self.calls)
         query = {"id": number, query_type: {"args": args, "skipApproval": False}}
         self.pipe.line({"type": "interaction_query", "subtype": "request", "query_type": query_type, "query": query})
@@ -269,7 +267,6 @@ class PrintRun:
 
 
 def run(options: Options, prompt: str, chats: Chats, *, signed_in: bool) -> int:
-    """Print mode, from the prompt to the exit code."""
     if not (options.trust or options.force):
         sys.stdout.write(UNTRUSTED + "\n")
         return 0
@@ -310,7 +307,7 @@ def run(options: Options, prompt: str, chats: Chats, *, signed_in: bool) -> int:
 
 
 def looked_at(prompt: str) -> str:
-    """A good model looks at the images in the prompt; mentioned only if no script says what to answer."""
+    """The image count that a model would mention; empty if a script gives the reply."""
     if has_script(prompt):
         return ""
     count = sum(
@@ -344,14 +341,14 @@ def _end(doing: PrintRun, chats: Chats, blocks: Sequence[tuple[str, str]]) -> in
 
 
 class _Silent(_Pipe):
-    """The formats that say everything at the end."""
+    """The output of formats that print everything at the end."""
 
     def raw(self, data: bytes) -> None:
         pass
 
 
 def _chat(options: Options, chats: Chats) -> StoredChat | None:
-    """An unknown chat silently becomes a new one."""
+    """The chat to resume; None for an unknown id, which silently starts a new chat."""
     return chats.find(options.resume) if options.resume else None
 
 
