@@ -1,9 +1,9 @@
-"""Simulated accounts: which keys and tokens are accepted, JWT-shaped tokens that expire, are refreshed and revoked, the
-browser sign-in (PKCE), wishes in a key (`life=`, `model=`, `spent=`, `plan=`, `team=`).
+"""Simulated accounts: API keys, JWT-shaped tokens that expire and can be refreshed and revoked, and the browser sign-in
+(PKCE).
 
-Any key is good unless it says that it is bad; two keys are two accounts. Nobody checks the signature of a token.
-`life=SECONDS` sets the life of its tokens, `model=ID` adds a model that only this account has, `spent=PERCENT` is how
-much of its plan is used, `plan=NAME` which plan that is, `team=NUMBER` makes it a seat of that team.
+Any key is accepted unless its text begins with a refused word; two keys are two accounts. Token signatures are not
+checked. Options in a key: `life=SECONDS` the lifetime of its tokens, `model=ID` a model that only this account has,
+`spent=PERCENT` the used share of its plan, `plan=NAME` its plan, `team=NUMBER` its team.
 """
 
 import base64
@@ -34,12 +34,12 @@ _PLAN: Final = re.compile(r"plan=([a-z_]{1,16})")
 _TEAM: Final = re.compile(r"team=(\d{1,9})")
 MAX_USED: Final = 10_000
 TEAM: Final = 7
-"""The team of accounts that did not wish for another, where everybody has a seat."""
+"""The team of accounts whose key names no team, when every account has a seat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Whom tokens are issued to, and what the key has wished for."""
+    """The owner of a token, with the options of the key."""
 
     name: str = _USER
     life: int = LIFETIME_S
@@ -54,14 +54,15 @@ class Accounts:
         self._shared = shared
         self._issued = 0
         self._revoked = {"session": 0, "refresh": 0}
-        """Tokens of each type up to this number are good for nothing any more."""
+        """For each type: the highest number of a revoked token."""
         self._polled: OrderedDict[str, str] = OrderedDict()
-        """Sign-ins that were begun: uuid -> challenge, empty when the page was not opened."""
+        """Open sign-ins: uuid -> challenge; empty until the page is opened."""
         self._used: OrderedDict[str, None] = OrderedDict()
-        """Refresh tokens that were good once."""
+        """Refresh tokens that were used once."""
 
     def accepts(self, token: str) -> bool:
-        """Any text that does not say it is bad; of our own tokens, those that are neither expired nor revoked."""
+        """True for any text that does not begin with a refused word. The simulator's own tokens must be neither expired
+        nor revoked."""
         if not accepted(token):
             return False
         known = _claims(token)
@@ -71,12 +72,12 @@ class Accounts:
         return self._shared.clock() < known["exp"] and number > self._revoked[known["type"]]
 
     def revoke(self, kind: str) -> None:
-        """All tokens issued so far: `session`, `refresh`, or both for any other word."""
+        """Revoke all tokens issued so far: `session`, `refresh`, or both for any other word."""
         for one in [kind] if kind in self._revoked else list(self._revoked):
             self._revoked[one] = self._issued
 
     def exchange(self, key: str) -> dict[str, str] | None:
-        """An API key, or a refresh token, for a pair of tokens."""
+        """Exchange an API key or a refresh token for a pair of tokens."""
         if _claims(key).get("iss") == ISSUER:
             return self.renew(key, "exchange")
         if not self.accepts(key):
@@ -85,7 +86,7 @@ class Accounts:
         return self._issue(_person(key))
 
     def renew(self, token: str, way: str) -> dict[str, str] | None:
-        """A refresh token for new tokens; `way` is where it was sent to, one of `Manners.refresh_at`."""
+        """Exchange a refresh token for new tokens. `way`: the endpoint, one of `Manners.refresh_at`."""
         manners = self._shared.manners
         known = _claims(token)
         own = known.get("iss") == ISSUER
@@ -102,12 +103,12 @@ class Accounts:
         return tokens if manners.rotates_refresh or not manners.one_token else {"accessToken": tokens["accessToken"]}
 
     def visit(self, uuid: str, challenge: str) -> None:
-        """The user has opened the link and agreed."""
+        """Complete a sign-in: the user has opened the link."""
         self._note(uuid, challenge)
 
     def poll(self, uuid: str, verifier: str) -> dict[str, str] | None:
-        """None at the first look: the user is still in the browser. A sign-in whose page was opened is given only to
-        whoever knows what the link's challenge was made from."""
+        """The tokens of a sign-in. None on the first poll, as if the user were still in the browser, and for a verifier
+        that does not match the challenge of the opened link."""
         challenge = self._polled.get(uuid)
         if challenge is None:
             self._note(uuid, "")
@@ -121,11 +122,11 @@ class Accounts:
         return {**tokens, "authId": _USER, "challenge": challenge}
 
     def model_of(self, token: str) -> str:
-        """The model that only this account has; usually none."""
+        """The model that only this account has; empty for most accounts."""
         return str(_claims(token).get("model", ""))
 
     def person(self, token: str) -> Person:
-        """Whose token this is."""
+        """The owner of a token."""
         known = _person(token)
         return replace(known, team=TEAM) if self._shared.manners.team_seats and not known.team else known
 
@@ -199,7 +200,7 @@ def _claims(token: str) -> dict[str, Any]:
 
 # ---- dashboard
 
-# The simulated dashboard: what an account has used of its plan, which plan it is, its team, and each run's cost.
+# The simulated dashboard: an account's used share of its plan, the plan, the team, and the cost of each run.
 
 CYCLE_MS: Final = 30 * 86_400_000
 PLANS: Final = {
@@ -210,7 +211,7 @@ PLANS: Final = {
     "team": ("Team", 4000, "$40/mo"),
 }
 ON_DEMAND_CENTS: Final = 5000
-"""The limit of a team for what its plan does not include."""
+"""A team's spending limit beyond its plan."""
 MAX_PAGE: Final = 1000
 NOT_IN_TEAM: Final = ConnectError("permission_denied", "not a member of this team", retryable=False)
 
@@ -300,13 +301,13 @@ def _event(row: BilledRun) -> dict[str, Any]:
 
 
 def _cycle(shared: Shared) -> tuple[str, str]:
-    """When the current billing period began, and when it ends."""
+    """Start and end of the current billing period."""
     start = int(shared.clock() * 1000) // CYCLE_MS * CYCLE_MS
     return str(start), str(start + CYCLE_MS)
 
 
 def _number(asked: dict[str, Any], name: str) -> int:
-    """Numbers may come as texts."""
+    """A positive integer, which may be sent as a string; otherwise 0."""
     value = asked.get(name)
     if isinstance(value, str) and value.isascii() and value.isdigit():
         return int(value[:18])

@@ -1,9 +1,9 @@
-"""The simulated model's plan: which steps of a `sim:` script are still to do, matched against the history after a drop
-or a replay; loops, `recall`. Pure and deterministic.
+"""The simulated model's plan: which steps of a `sim:` script remain, given the history; loops, `recall`. Pure and
+deterministic.
 
-The script is the last user message that has `sim:` lines, or plain instructions (`plain_words`). A run that starts with
-a half-finished script goes on where the conversation stops instead of starting over. Steps that leave no trace (wait,
-drop, thinking that a client did not keep) count as done when a later step left one.
+The script is the last user message with `sim:` lines or plain instructions (`plain_words`). A run that starts with a
+half-finished script continues it. A step that leaves no trace (wait, drop, thinking that the client dropped) counts as
+done if a later step left a trace.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from .script import Exec, Loop, Query, Recall, Result, Say, ScriptCall, ScriptSt
 LOOP_LIMIT: Final = 50
 PARTIAL_ANSWER: Final = "A partial answer before the failure."
 MAX_RECORDED_CHARS: Final = 1024 * 1024
-"""Of a longer answer only this much is kept in the conversation's state."""
+"""Characters of a longer answer that the conversation's state keeps."""
 _RECALL_CHARS: Final = 400
 
 
@@ -26,15 +26,15 @@ _RECALL_CHARS: Final = 400
 class Plan:
     steps: tuple[Step, ...]
     at: int = 0
-    """The message that the script is in."""
+    """The index of the message with the script."""
     first: int = 0
-    """The place of `steps[0]` in the whole script: the same step has the same place in every attempt."""
+    """The index of `steps[0]` in the whole script, so that a step has the same index in every attempt."""
     results: tuple[str, ...] = ()
-    """What the last tool calls gave."""
+    """Results of the last tool calls."""
     said: bool = False
-    """The answer already has text that the next text continues."""
+    """The answer already has text, which the next text continues."""
     looped: int = 0
-    """How often a `loop` that is to go on has called already."""
+    """How many calls an unfinished `loop` has made."""
 
 
 def plan(
@@ -44,7 +44,7 @@ def plan(
     thinks: bool = False,
     prepared: tuple[Step, ...] | None = None,
 ) -> Plan:
-    """`prepared`: the script of this turn, whatever its prompt says."""
+    """`prepared`: the script of this turn, which replaces the script of its prompt."""
     if prepared is not None:
         return _resume(prepared, history, turn_start(history), tools)
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)
@@ -69,7 +69,7 @@ def _is_script(message: InputMessage) -> bool:
 
 
 def _asks_anew(after: Sequence[InputMessage]) -> bool:
-    """The user spoke again after the answer: not a reminder that a client put beside the prompt."""
+    """True if the user wrote again after an answer; a reminder that a client adds to the prompt does not count."""
     return bool(after) and after[-1].role == "user" and any(message.role != "user" for message in after)
 
 
@@ -78,7 +78,7 @@ def not_offered(name: str) -> str:
 
 
 def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
-    """What `sim: recall` says, for a script in message `at`; `new_results` came in after it."""
+    """The text of `sim: recall` in a script in message `at`; `new_results` results came after that message."""
     turns = sum(map(_begins_turn, history[:at], [None, *history]))
     results = new_results + count_results(history[:at])
     first = next((message.text for message in history if message.role == "user"), "")
@@ -90,18 +90,19 @@ def recall(history: Sequence[InputMessage], at: int, new_results: int) -> str:
 
 
 def turn_start(history: Sequence[InputMessage]) -> int:
-    """The message with which the newest turn began."""
+    """The index of the message that began the newest turn."""
     pairs = enumerate(zip(history, [None, *history], strict=False))
     return max((index for index, pair in pairs if _begins_turn(*pair)), default=0)
 
 
 def _begins_turn(message: InputMessage, before: InputMessage | None) -> bool:
-    """Words of the user straight after tool results go on with the turn: so clients ask on in a replayed history."""
+    """True unless the user's message directly follows tool results: such a message continues the turn, as in a client's
+    replayed history."""
     return message.role == "user" and (before is None or before.role != "tool")
 
 
 def count_results(messages: Sequence[InputMessage]) -> int:
-    """Those that the state holds as results."""
+    """Count the results that the state holds as results, not as prose."""
     return sum(isinstance(part, InputResult) and not part.in_prose for message in messages for part in message.parts)
 
 
@@ -115,7 +116,7 @@ class _Called:
 
 
 class _Trail:
-    """What the conversation holds after the script, eaten up step by step."""
+    """The messages after the script, consumed step by step."""
 
     def __init__(self, after: Sequence[InputMessage]) -> None:
         self._items: list[str | _Called] = []
@@ -144,11 +145,11 @@ class _Trail:
         self.said = False
 
     def _leave_behind(self) -> None:
-        """The model spoke again: calls without a result are those of a run that was lost."""
+        """The model wrote again: calls without a result belong to a lost run."""
         self._items = [item for item in self._items if isinstance(item, str) or item.result is not None]
 
     def _skip_empty(self) -> None:
-        """Text of which nothing is left."""
+        """Drop texts of which nothing is left."""
         while self._items and self._items[0] == "":
             self._items.pop(0)
 
@@ -186,7 +187,7 @@ class _Trail:
         return tuple(results)
 
     def eat_first(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The results of the leading calls in `names` that were made in this order."""
+        """The results of the leading calls that match `names` in order."""
         self._skip_empty()
         results: list[str] = []
         for item, name in zip(self._items, names, strict=False):
@@ -196,7 +197,8 @@ class _Trail:
         return tuple(results)
 
     def eat_some(self, count: int, missing: Sequence[str]) -> tuple[str, ...] | None:
-        """The results of `count` calls, after which the answer names the tools that were not there; or nothing."""
+        """The results of `count` calls, if the texts about the `missing` tools follow them; otherwise None, and nothing
+        is consumed."""
         before, said = list(self._items), self.said
         results = self.eat_calls(count)
         if results is not None and all(self.eat_text(not_offered(name)) for name in missing):
@@ -206,7 +208,7 @@ class _Trail:
 
 
 def _squash(text: str) -> str:
-    """Text without white space: clients trim and re-wrap what they send back."""
+    """The text without white space, because clients trim and re-wrap what they send back."""
     return "".join(text.split())
 
 
@@ -231,12 +233,12 @@ def _resume(steps: tuple[Step, ...], history: Sequence[InputMessage], at: int, t
                 missing = [use.name for use in uses if find(tools, use.name) is None]
                 given = trail.eat_some(len(uses) - len(missing), missing)
                 if given is None and missing:
-                    given = trail.eat_some(len(uses), ())  # they were offered when it called them
+                    given = trail.eat_some(len(uses), ())  # the tools were offered at the time of the calls
                 found = given is not None
                 if given is not None:
                     results, answered = given, answered + len(given)
                 elif some := trail.eat_first([use.name for use in uses]):
-                    rest = ScriptCall(uses[len(some) :], some)  # a step that was cut in two: only what is missing
+                    rest = ScriptCall(uses[len(some) :], some)  # a half-done step: only the missing calls
                     return Plan((rest, *steps[index + 1 :]), at, index, some, False)
             case Exec() | Query():
                 given = trail.eat_calls(1)
@@ -274,6 +276,6 @@ def _leaves_nothing(step: Step, results: tuple[str, ...]) -> bool:
 
 
 def streamed(step: ScriptStream) -> str:
-    """The text of a whole `stream`, as far as the state keeps it."""
+    """The text of a whole `stream`, cut to the part that the state keeps."""
     count = min(step.count, MAX_RECORDED_CHARS // max(step.size, 1) + 1)
     return "".join(step.delta(index) for index in range(count))[:MAX_RECORDED_CHARS]

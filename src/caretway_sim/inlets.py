@@ -1,7 +1,5 @@
-"""Where the bytes of a client's request go: collected for a call, read message by message for a run.
-
-Bounded, and without knowing what the answers are: the service says.
-"""
+"""Receives the bytes of a client's request, within limits: collected for a call, message by message for a run. The
+service makes the responses."""
 
 import logging
 from collections import OrderedDict
@@ -25,8 +23,8 @@ from .shared import Shared
 
 # ---- replies
 
-# The simulator's unary answers: JSON or protobuf as the request was, statuses of errors, period usage, NameAgent,
-# broken bodies, 415 for a wrong content type.
+# The simulator's unary responses: JSON or protobuf as in the request, error statuses, period usage, NameAgent,
+# malformed bodies, 415 for a wrong content type.
 
 _STATUS: Final = {"unauthenticated": 401, "unimplemented": 404, "invalid_argument": 400, "permission_denied": 403}
 
@@ -34,7 +32,7 @@ Reply = tuple[int, str, bytes]
 
 
 class BrokenBody(ValueError):
-    """A request body that cannot be read."""
+    """A malformed request body."""
 
 
 def as_json(status: int, value: Any) -> Reply:
@@ -46,7 +44,7 @@ def as_error(error: ConnectError) -> Reply:
 
 
 def as_message(request: Request, message: Message) -> Reply:
-    """In protobuf or in JSON, as the request was."""
+    """In protobuf or JSON, as in the request."""
     if request.content_type == paths.JSON_TYPE:
         return 200, paths.JSON_TYPE, json_format.MessageToJson(message, indent=None).encode()
     return 200, paths.UNARY_TYPE, message.SerializeToString()
@@ -68,7 +66,7 @@ def as_tokens(tokens: dict[str, str] | None) -> Reply:
 
 
 def as_grant(tokens: dict[str, str] | None) -> Reply:
-    """The OAuth endpoint says it in a 200 that a refresh token is over."""
+    """The OAuth endpoint reports an expired refresh token in a 200."""
     if tokens is None:
         return as_json(200, {"access_token": "", "id_token": "", "shouldLogout": True})
     given = {"access_token": tokens["accessToken"], "id_token": tokens["accessToken"], "shouldLogout": False}
@@ -118,12 +116,12 @@ log = logging.getLogger(__name__)
 
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
-"""A unary body: the largest message, in hex, with what goes around it."""
+"""Size limit of a unary body: the largest message in hex, and its envelope."""
 MAX_REQUEST_ID_BYTES: Final = 4096
 
 
 class Answering(Protocol):
-    """The service, as far as it is needed here."""
+    """The service, as inlets use it."""
 
     def reply(self, request: Request, body: bytes) -> Reply: ...
 
@@ -135,7 +133,7 @@ class Answering(Protocol):
 
 
 class UnaryInlet:
-    """Collects a body, then answers."""
+    """Collects a body and then sends the response."""
 
     def __init__(self, service: Answering, request: Request, exchange: SimExchange) -> None:
         self._service = service
@@ -163,7 +161,7 @@ class UnaryInlet:
             reply = self._service.reply(self._request, body)
         except (BrokenBody, EnvelopeError) as wrong:
             reply = as_error(faults.bad_request(str(wrong)))
-        except Exception:  # the edge of a call: a bug of the simulator must not take the other streams along
+        except Exception:  # the edge of a call: a bug of the simulator must not end the other streams
             log.exception("the simulated call %s failed", self._request.path)
             reply = as_error(faults.SCRIPTED["internal"])
         answer(self._exchange, *reply)
@@ -262,13 +260,13 @@ def end_stream(exchange: SimExchange, error: ConnectError) -> None:
 
 # ---- channels
 
-# RunSSE joined with BidiAppend in the simulator: appends before their RunSSE, out of order or twice, a request id
-# used again, bounds on what waits.
+# Joins RunSSE with BidiAppend: appends before their RunSSE, out of order or doubled, reused request ids, limits of what
+# waits.
 
 MAX_WAITING_CHANNELS: Final = 1024
-"""Request ids with appends and no RunSSE yet."""
+"""Request ids with appends but no RunSSE yet."""
 MAX_WAITING_BYTES: Final = 64 * 1024 * 1024
-"""Of messages that came before their RunSSE, per request id."""
+"""Limit, per request id, of messages that came before their RunSSE."""
 MAX_REMEMBERED: Final = 4096
 
 
@@ -281,7 +279,7 @@ class _Channel:
 
 
 class ChannelBusy(ValueError):
-    """A request id that already has, or had, its RunSSE."""
+    """A request id that already has or had a RunSSE."""
 
 
 class Channels:
@@ -292,7 +290,7 @@ class Channels:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def append(self, request_id: str, seqno: int, message: bytes) -> None:
-        """Raises AppendOutOfRange when the message can be neither used nor kept."""
+        """Raises AppendOutOfRange if the message can be neither used nor kept."""
         stats = self._shared.stats
         stats.appends += 1
         if request_id in self._ended:

@@ -1,7 +1,8 @@
-"""Acts out the simulated model's calls: arguments in pieces, gaps between siblings, asked at once or one after the
-other, a checkpoint before the result, approval probes, queries.
+"""Performs the simulated model's calls: arguments in pieces, gaps between siblings, parallel or sequential calls, a
+checkpoint before the result, approval probes, queries.
 
-Each is shown as it is written, asked as an exec or a query, and waited for; its result is taken down in the minutes.
+Each call is shown as its arguments are written, sent as an exec or a query, and awaited; its result is recorded in the
+minutes.
 """
 
 import asyncio
@@ -24,8 +25,8 @@ from .voice import Meter, Minutes, Voice
 
 # ---- call ids
 
-# Deterministic ids of simulated calls, models and execs: by profile long ids with a newline, or another id in the
-# envelope than in the call.
+# Deterministic ids of simulated calls, models and execs; some profiles use long ids with a newline, or different ids in
+# the envelope and in the call.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class CallIds:
     envelope: str
     """In the updates that show the call."""
     inner: str
-    """In the call itself; its result is matched by this one."""
+    """In the call itself; the result has this id."""
 
 
 class Ids:
@@ -56,7 +57,7 @@ class Ids:
 
 
 def long_id(digest: str, number: int) -> str:
-    """Two ids with a newline between them, 85 characters for the first nine: what Cursor was seen to send."""
+    """Two ids joined by a newline, 85 characters for the first nine, as recorded from Cursor."""
     return f"call-{_uuid(digest[:32])}-{number}\nfc_{_uuid(digest[32:64])}_{number}"
 
 
@@ -71,12 +72,12 @@ _ARGS_PIECES: Final = 3
 
 
 class Left(Exception):
-    """The script ends the stream here, properly and without `turn_ended`."""
+    """The script ends the stream here without an error and without `turn_ended`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """One tool call on its way: what was asked, and the answer that is awaited."""
+    """One tool call in progress: its request and the awaited result."""
 
     ids: CallIds
     call: InputCall
@@ -91,12 +92,12 @@ class _Made:
 
 
 _Answered = tuple[execs.ExecOutcome, pb.ToolCall | None]
-"""What came back for a call, and the call as it is shown then."""
+"""The result of a call, and the call as it is displayed with the result."""
 
 
 @dataclass(slots=True)
 class Given:
-    """What the last calls gave, how many results came in this turn, and all that came in this run."""
+    """The results of the last calls, the number of results in this turn, and all results of this run."""
 
     results: tuple[str, ...] = ()
     new: int = 0
@@ -116,9 +117,9 @@ class CallPlayer:
     next_query: int
     given: Given = field(default_factory=Given)
     stalls: bool = False
-    """The results of the next call are stored, and then nothing follows."""
+    """The results of the next call are stored, and the run sends nothing more."""
     abandons: bool = False
-    """The next call is made, and nobody waits for its results."""
+    """The next call is made, but its results are not awaited."""
 
     async def call(self, uses: Sequence[ToolUse], before: tuple[str, ...] = ()) -> None:
         offered = [(use, tool) for use in uses if (tool := find(self.tools, use.name))]
@@ -147,7 +148,7 @@ class CallPlayer:
                 await self.voice.say(brain.not_offered(use.name))
 
     def _write(self, use: ToolUse, tool: Tool, model_call: str) -> tuple[CallIds, InputCall, pb.McpArgs]:
-        """Show a call that is being written, up to its last argument."""
+        """Show a call while its arguments are written."""
         ids = self.ids.call()
         args = execs.mcp_args(tool, use, ids.inner)
         text = msgspec.json.encode(use.args).decode()
@@ -166,7 +167,7 @@ class CallPlayer:
         return _Made(ids, call, request, args, self.pending.execute(request, self.ids.new("exec")))
 
     async def _gap(self, delay_ms: int) -> None:
-        """The model writes its next call."""
+        """Wait while the model writes its next call."""
         if self.manners.tokens_in_gaps:
             await self.voice.ponder(delay_ms, reasoning=False)
         else:
@@ -192,7 +193,7 @@ class CallPlayer:
         await self._settle([_Made(ids, InputCall(ids.inner, kind, text), request, None, outcome)], model_call)
 
     async def probe(self, use: ToolUse) -> None:
-        """Ask whether a call would be approved. Nothing is to be run for it, and nothing of it is kept."""
+        """Ask whether a call would be approved. It is not run and not recorded."""
         tool = find(self.tools, use.name)
         if tool is None:
             await self.voice.say(brain.not_offered(use.name))
@@ -203,7 +204,7 @@ class CallPlayer:
         self.given.results = (outcome.text(),)
 
     async def _settle(self, made: Sequence[_Made], model_call: str) -> None:
-        """Wait for every result, show each as it comes, then record the calls in the order in which they were made."""
+        """Wait for all results, show each as it comes, then record the calls in the order in which they were made."""
 
         async def one(call: _Made) -> _Answered:
             outcome = await call.outcome
@@ -215,7 +216,7 @@ class CallPlayer:
         if self.abandons:
             raise Left
         settled = asyncio.gather(*[one(call) for call in made])
-        settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # a run that is over asks no more
+        settled.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved: the run may be over
         try:
             calls = await self._checkpoint_at([call.call for call in made], settled)
             answered = await settled
@@ -233,8 +234,8 @@ class CallPlayer:
     async def _checkpoint_at(
         self, calls: list[InputCall], settled: "asyncio.Future[list[_Answered]]"
     ) -> list[InputCall]:
-        """Some time after the last call a checkpoint has it, without its result. Gives the calls that are not recorded
-        yet."""
+        """Record the calls without results in a checkpoint, if the results take longer than the set delay. Returns the
+        calls that are not recorded yet."""
         delay = self.manners.checkpoint_after_call_ms
         if delay is None:
             return calls
@@ -265,7 +266,7 @@ class CallPlayer:
         self.given.new += len(results)
         self.given.all_results.extend(self.given.results)
         self.voice.joins = False
-        self.meter.model_call()  # the model reads the results: one more call, most of it cached
+        self.meter.model_call()  # the model reads the results in one more call, mostly from the cache
 
 
 def gap_before(manners: Manners, index: int) -> int:
@@ -275,7 +276,7 @@ def gap_before(manners: Manners, index: int) -> int:
 
 
 def argument_texts(text: str, pieces: int, manners: Manners) -> list[str]:
-    """Arguments as they are told: each time all of the text so far, or each time what is new."""
+    """The texts of the argument updates: each holds all of the text so far, or only the new part."""
     size = max(1, -(-len(text) // pieces))
     starts = range(0, len(text), size)
     if manners.argument_text == "pieces":

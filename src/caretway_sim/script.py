@@ -1,8 +1,6 @@
-"""Parses the script language (`sim:` lines in a prompt) into typed steps: words, arguments, limits; a line with a
-mistake becomes text that names it. Pure.
+"""Parses the script language (`sim:` lines in a prompt) into typed steps. Pure.
 
-Pure. A line that cannot be read becomes a `Say` that names what is wrong with it, so the author of the prompt sees it
-where the answer would have been.
+A malformed line becomes a `Say` that names the mistake, so the author of the prompt sees it in place of the answer.
 """
 
 import json
@@ -75,7 +73,7 @@ FAILURES: Final = (
     "picture",
     "eof",
 )
-"""What `sim: fail` can name. Each wire has a table of its own that says what it looks like there."""
+"""Names that `sim: fail` accepts. Each wire has its own table of their forms."""
 QUERY_KINDS: Final = frozenset(
     [
         "web_search",
@@ -120,11 +118,11 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """Client tools, all called before any result is waited for."""
+    """Calls of client tools, all made before any result is awaited."""
 
     uses: tuple[ToolUse, ...]
     before: tuple[str, ...] = ()
-    """Results of the same step that are there already."""
+    """Results of the same step that have arrived already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +159,7 @@ class Instructions:
 
 @dataclass(frozen=True, slots=True)
 class Ponder:
-    """Reason without a word: tokens are counted, or blobs are stored, and nothing else is told."""
+    """Reason silently: tokens are counted or blobs are stored, and nothing else is sent."""
 
     delay_ms: float
     by: Literal["tokens", "blobs"] = "tokens"
@@ -181,7 +179,7 @@ class ScriptStream:
     delay_ms: float = 0.0
 
     def delta(self, index: int) -> str:
-        """Numbered, so that a lost or doubled delta shows."""
+        """Numbered text, so that a lost or doubled delta shows."""
         head = f"{index} "
         body = FILLER * (self.size // len(FILLER) + 1)
         return (head + body)[: self.size]
@@ -191,7 +189,7 @@ class ScriptStream:
 class Fail:
     code: str
     when: Literal["here", "before", "after"] = "here"
-    """before: before anything else is said; after: not before something was said."""
+    """before: before any other output; after: only after some output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,33 +199,33 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """End the stream properly, but without `turn_ended`."""
+    """End the stream without an error and without `turn_ended`."""
 
     times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Heartbeats only."""
+    """Send only heartbeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """The results of the call before are taken and stored in blobs, and then come heartbeats only: no checkpoint."""
+    """Store the results of the previous call in blobs, then send only heartbeats: no checkpoint."""
 
     times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """The call before is made, and the stream ends properly without waiting for its result."""
+    """Make the previous call and end the stream without an error before its result."""
 
     times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """Nothing at all."""
+    """Send nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +260,7 @@ _LINE: Final = re.compile(r"^[ \t]*sim:[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
 
 
 class ScriptError(ValueError):
-    """A line that the language does not know."""
+    """A line that is not in the language."""
 
 
 def has_script(text: str) -> bool:
@@ -301,7 +299,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def _use(rest: str) -> tuple[ToolUse, str]:
-    """`NAME JSON` -> the call, and what follows it."""
+    """`NAME JSON` -> the call, and the rest of the text."""
     found = re.match(r"[^\s{}&]+", rest)
     if found is None:
         raise ScriptError("a tool name is missing")
@@ -311,7 +309,7 @@ def _use(rest: str) -> tuple[ToolUse, str]:
 
 
 def _object(rest: str) -> tuple[dict[str, Any], str]:
-    """An optional JSON object at the start of `rest`, and what follows it."""
+    """An optional JSON object at the start of `rest`, and the text after it."""
     if not rest.startswith("{"):
         return {}, rest
     try:

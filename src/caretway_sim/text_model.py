@@ -1,9 +1,9 @@
-r"""The simulated model over text only (legacy chat, cursor-agent): finds tools, trigger, calls and results in the
-prompt, unescapes quoted words, and writes its calls as text. Pure.
+r"""The simulated model for text-only wires (legacy chat, cursor-agent): reads tools, trigger, calls and results from
+the prompt and writes its calls as text. Pure.
 
-In: one prompt text, or the (role, text) pairs of a conversation. Out: steps, all decided in advance. One prompt text
-holds blocks that begin with `System: `, `User: ` or `Assistant: ` at the start of a line; a text without such a head is
-one user message. In what others wrote a backslash stands before words that would otherwise be the protocol's own
+Input: one prompt text, or the (role, text) pairs of a conversation. Output: the steps, all decided in advance. A prompt
+text consists of blocks that begin with `System: `, `User: ` or `Assistant: ` at the start of a line; a text without
+such a head is one user message. In quoted text a backslash precedes words that would otherwise belong to the protocol
 (`<\invoke`, `\User: `).
 """
 
@@ -52,23 +52,23 @@ _ESCAPED_HEAD: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the model made of its prompt."""
+    """The model's reading of its prompt."""
 
     history: tuple[InputMessage, ...]
     tools: tuple[Tool, ...]
     trigger: str
-    """Empty: no way to call a tool was explained."""
+    """Empty: the prompt explains no way to call a tool."""
     asked_to_think: bool
-    """The instructions want thinking in <thinking> tags."""
+    """The instructions ask for thinking in <thinking> tags."""
 
 
 def answer(prompt: str | Sequence[tuple[Role, str]], *, thinks: bool = False) -> tuple[Step, ...]:
-    """`thinks`: the model that was asked for is one that thinks by itself.
+    """`thinks`: the requested model thinks by itself.
 
-    A `Say` is written out exactly as it is, line breaks included: joining the texts of all `Say` steps gives the
-    answer. A `Think` is for a wire that has a place for thinking; where the instructions ask for <thinking> tags these
-    are part of the text. `Exec` and `Query` are left to a wire that has built-in tools, and a `Result` comes only after
-    one of them, because only then its text is not known in advance. An answer that calls tools ends with the calls.
+    A `Say` is written exactly as it is: the texts of all `Say` steps, joined, are the answer. A `Think` is for a wire
+    with a field for thinking; where the instructions ask for <thinking> tags, thinking is part of the text. `Exec` and
+    `Query` are for a wire with built-in tools; a `Result` follows only one of them, because only then is its text not
+    known in advance. An answer that calls tools ends with the calls.
     """
     if not isinstance(prompt, str) and len(prompt) == 1 and prompt[0][0] == "user":
         prompt = prompt[0][1]  # a whole transcript in one message
@@ -79,7 +79,7 @@ def answer(prompt: str | Sequence[tuple[Role, str]], *, thinks: bool = False) ->
 
 
 def native_steps(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool = False) -> tuple[Step, ...]:
-    """The same for a wire that has tools of its own: calls are a `ScriptCall`, the last step of the answer."""
+    """Like `answer`, for a wire with tools: calls are a `ScriptCall`, the last step of the answer."""
     plan = brain.plan(history, tools, thinks=thinks)
     early = next((step for step in plan.steps if isinstance(step, Fail) and step.when == "before"), None)
     reading = Reading(tuple(history), tuple(tools), "", False)
@@ -90,7 +90,7 @@ def native_steps(history: Sequence[InputMessage], tools: Sequence[Tool], *, thin
 
 
 def split(prompt: str) -> list[tuple[Role, str]]:
-    """One text -> its blocks. A tool result in a line of its own belongs to the user's side."""
+    """The blocks of a text. A tool result on its own line belongs to the user."""
     heads = list(_HEAD.finditer(prompt))
     if not heads:
         return [("user", prompt)]
@@ -105,7 +105,7 @@ def split(prompt: str) -> list[tuple[Role, str]]:
 def read(blocks: Sequence[tuple[Role, str]]) -> Reading:
     trigger, tools, asked = "", tuple[Tool, ...](), False
     ids = count(1)
-    waiting: list[tuple[str, str]] = []  # calls without a result: in this protocol results come in the calls' order
+    waiting: list[tuple[str, str]] = []  # calls without a result; results come in the order of the calls
     history: list[InputMessage] = []
     for role, text in blocks:
         if role == "assistant":
@@ -128,7 +128,7 @@ def read(blocks: Sequence[tuple[Role, str]]) -> Reading:
 
 
 def _tools(bridge: str) -> tuple[Tool, ...]:
-    """One JSON object in each line of the list."""
+    """Tools from a list with one JSON object per line."""
     return tuple(
         Tool(tool["name"], tool["name"], description=tool.get("description", ""), schema=tool.get("parameters", {}))
         for listed in _FUNCTIONS.findall(bridge)
@@ -155,7 +155,7 @@ def _assistant_parts(text: str, ids: Iterator[int]) -> Iterator[Part]:
 
 
 def _results(text: str, waiting: list[tuple[str, str]]) -> tuple[list[InputResult], str]:
-    """The results in a user's text, and what else it says."""
+    """The results in a user's text, and the rest of the text."""
     found = [(attributes, inside) for attributes, inside in _TAGGED_RESULT.findall(text)]
     rest = _TAGGED_RESULT.sub("", text)
     if not found and (lined := _LINED_RESULT.match(text)):
@@ -181,7 +181,7 @@ class _Writer:
         self._joins = plan.said
         self._spoke = False
         self._results: tuple[str, ...] | None = plan.results
-        """None: a built-in tool ran in between, and only the wire knows what it gave."""
+        """None: a built-in tool ran, and only the wire knows its result."""
 
     def steps(self) -> Iterator[Step]:
         for step in self._plan.steps:
@@ -206,7 +206,7 @@ class _Writer:
                     if not missing:
                         yield self._call(uses)
                         return
-                    for name in missing:  # all or none: half of a step could not be told from the whole afterwards
+                    for name in missing:  # all or none: later a half-called step could not be recognised
                         yield from self._say(brain.not_offered(name))
                 case Loop(use):
                     if find(self._reading.tools, use.name) is not None:
@@ -256,5 +256,5 @@ class _NativeWriter(_Writer):
 
 
 def _spell(args: dict[str, Any]) -> str:
-    """A tag inside the arguments is spelled so that no reader can take it for the end of the call."""
+    """JSON of the arguments with tags escaped, so that no parser takes them for the end of the call."""
     return json.dumps(args, ensure_ascii=False, separators=(",", ":")).replace("</", "\\u003c/")

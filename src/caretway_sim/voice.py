@@ -1,7 +1,7 @@
-"""Writes the simulated model's words: text and thinking with token counts, long streams at a pace, silence that costs
-tokens; waits for a slow client (backpressure).
+"""Writes the simulated model's output: text and thinking with token counts, long streams at a set pace, silence that
+costs tokens; waits for a slow client (backpressure).
 
-Remembers what was said and thought since it was last taken down.
+Keeps the output since the last record.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from .start import Blobs, SimConversation
 
 # ---- meter
 
-# Tokens of one simulated run: cached and uncached input of each model call, output, reasoning, and the totals that
-# `turn_ended` tells.
+# Tokens of one simulated run: cached and uncached input of each model call, output, reasoning, and the totals of
+# `turn_ended`.
 
 _ABSURD: Final = 50
 
@@ -47,12 +47,12 @@ class Meter:
         self.usage = StepUsage()
 
     def read(self, pieces: Iterable[Piece]) -> None:
-        """These are in the prompt of the next model call."""
+        """Add these to the prompt of the next model call."""
         self._prompt += pieces
 
     @property
     def context(self) -> int:
-        """The size of the prompt as it stands."""
+        """The current size of the prompt in tokens."""
         return sum(piece.tokens for piece in self._prompt)
 
     def model_call(self) -> None:
@@ -75,7 +75,7 @@ class Meter:
 
 
 def totals(usage: StepUsage, model: str, now_ms: int, manners: Manners) -> pb.TurnEndedUpdate:
-    """`input_tokens` includes what was read from the cache and what was written to it."""
+    """The totals of a run. `input_tokens` includes cache reads and cache writes."""
     return pb.TurnEndedUpdate(
         input_tokens=usage.cached + usage.uncached,
         output_tokens=usage.output,
@@ -95,7 +95,7 @@ def totals(usage: StepUsage, model: str, now_ms: int, manners: Manners) -> pb.Tu
 DELTAS_PER_COUNT: Final = 16
 DELTAS_PER_TURN: Final = 64
 PONDER_S: Final = 0.1
-"""Between two `token_delta`s of a model that works and reports nothing."""
+"""Seconds between two `token_delta`s of a model that works silently."""
 
 
 class Voice:
@@ -107,18 +107,17 @@ class Voice:
         self._thought: list[str] = []
         self._thinking = False
         self.joins = False
-        """The next text continues one."""
+        """The next text continues an earlier one."""
         self.spoke = False
 
     def taken(self) -> tuple[str, str]:
-        """(thoughts, text) since the last time."""
+        """Returns (thoughts, text) since the last call."""
         thought, text = "".join(self._thought), "".join(self._text)
         self._thought, self._text, self._text_chars = [], [], 0
         return thought, text
 
     @property
     def holds(self) -> bool:
-        """There is something to take."""
         return bool(self._text or self._thought)
 
     async def room(self) -> None:
@@ -148,7 +147,7 @@ class Voice:
         self._thought.append(text)
 
     async def ponder(self, delay_ms: float, *, reasoning: bool = True) -> None:
-        """Reasoning, or a call that is being written, of which nothing is told but that it costs tokens."""
+        """Spend tokens on reasoning, or on a call's arguments, without showing anything else."""
         left = delay_ms / 1000
         while left > 0:
             await asyncio.sleep(min(left, PONDER_S))
@@ -162,7 +161,7 @@ class Voice:
             self._exchange.write(updates.thinking_completed(1))
 
     async def stream(self, step: ScriptStream) -> None:
-        """The hot path: one write per delta, and nothing else that costs."""
+        """The hot path: one write per delta and little else."""
         self.close_thought()
         if self.joins:
             self._exchange.write(updates.text("\n"))
@@ -181,7 +180,7 @@ class Voice:
             if exchange.congested:
                 await exchange.drained()
             elif index % DELTAS_PER_TURN == DELTAS_PER_TURN - 1:
-                await asyncio.sleep(0)  # other streams want their turn
+                await asyncio.sleep(0)  # lets other streams run
         exchange.write(updates.tokens(tokens * (step.count % DELTAS_PER_COUNT)))
         self._meter.said(tokens * step.count)
         if step.count * step.size:
@@ -201,11 +200,11 @@ class Voice:
 
 # ---- minutes
 
-# Stores in blobs what a simulated run said, called and got, and sends the checkpoint that names them; by profile with
-# an unknown window at first, or bloated.
+# Stores the texts, calls and results of a simulated run in blobs and sends the checkpoint that names them; some
+# profiles send an unknown window first, or bloated checkpoints.
 
 BLOAT: Final = 100_000
-"""Paths in a checkpoint of a conversation that has read very many files."""
+"""Paths in the checkpoint of a conversation that has read very many files."""
 
 
 class Minutes:
@@ -229,7 +228,7 @@ class Minutes:
     async def record(
         self, calls: Sequence[InputCall] = (), results: Sequence[InputResult] = (), shown: Sequence[pb.ToolCall] = ()
     ) -> None:
-        """Store what was said and done since the last time, then send a checkpoint."""
+        """Store what was said and done since the last record, then send a checkpoint."""
         thought, text = self._voice.taken()
         parts: list[Part] = []
         steps: list[pb.ConversationStep] = []
@@ -261,7 +260,7 @@ class Minutes:
         await self._voice.room()
 
     async def ponder(self, delay_ms: float) -> None:
-        """Reasoning of which nothing is told but that something is stored."""
+        """Reason silently: nothing is sent but stored blobs."""
         left = delay_ms / 1000
         for number in count():
             if left <= 0:
@@ -272,11 +271,11 @@ class Minutes:
             await self._blobs.store([(blob_id(note), note)])
 
     async def keep(self, results: Sequence[InputResult]) -> None:
-        """Store results without a checkpoint that names them."""
+        """Store results that no checkpoint names."""
         kept = InputMessage("tool", tuple(results))
         await self._blobs.store(self._conversation.ledger.add_messages([kept]))
 
 
 def shown_window(manners: Manners, before: int) -> int:
-    """The size of the context window that a checkpoint tells, after `before` earlier ones of the same run."""
+    """The context window in a checkpoint, after `before` earlier checkpoints of the run."""
     return 0 if manners.first_window_unknown and not before else CONTEXT_TOKENS

@@ -1,12 +1,11 @@
-"""Fetches images that a request names by URL, if `fetch_images` allows it: SSRF checks for the first address and each
-redirect, their number, type, size and time, how many at once; they become data URLs before decoding.
+"""Fetches the images that a request names by URL, if `fetch_images` allows it, and turns them into data URLs before
+decoding.
 
-Off by default: a gateway that fetches what it is told can be used to look around in a private network (SSRF,
-server-side request forgery). `public` fetches from public addresses only (`is_public`), checked after the name was
-resolved and for every redirect, and connects to the address that was checked, or asks a proxy for it. `any` fetches
-from anywhere, and leaves names to a proxy. A name is never looked up a second time, so one that changes its address
-meanwhile (DNS rebinding) is no way around the check. What comes back must be an image, not too large, and there in
-time: the limit is for all of it, names, redirects and a server that drips.
+Off by default: a gateway that fetches any URL can be used to probe a private network (SSRF, server-side request
+forgery). `public` fetches from public addresses only (`is_public`); the address is checked after the lookup and at
+every redirect, and the connection goes to the checked address, directly or through a proxy. `any` fetches from
+everywhere and leaves lookups to a proxy. A name is looked up once, so DNS rebinding cannot pass the check. The response
+must be an image within the limits of size and time; the time limit covers lookups, redirects and slow servers.
 """
 
 import asyncio
@@ -28,18 +27,18 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 MAX_IMAGES: Final = 32
 TIMEOUT_S: Final = 10.0
-"""For one image in all."""
+"""Time limit of one image."""
 MAX_BYTES: Final = 20 * 2**20
 _FETCHED: Final = ("http://", "https://")
 MAX_REDIRECTS: Final = 3
 MAX_IN_ALL: Final = 32 * 2**20
 """Bytes of all images that one request names."""
 AT_ONCE: Final = 8
-"""Images that are fetched at a time, for all clients together."""
+"""Concurrent fetches, for all clients together."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TYPES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _NAMES: Final = ThreadPoolExecutor(4, "names")
-"""Looks names up; a lookup that hangs takes a thread of these only."""
+"""Threads for name lookups, so that a lookup that hangs blocks only one of them."""
 _SLICE: Final = 3 * 2**18
 MAX_HEAD: Final = 64 * 2**10
 _READ: Final = 64 * 2**10
@@ -50,22 +49,22 @@ class FetchFailed(Exception):
 
 
 class Connector(Protocol):
-    """Opens connections, through a proxy where there is one."""
+    """Opens connections, directly or through a proxy."""
 
     def looks_up(self, scheme: str, host: str, port: int) -> bool:
-        """The name is looked up on this machine. False: a proxy does that, unless it is given an address."""
+        """True if this machine looks the name up. False: a proxy does, unless it gets an address."""
         ...
 
     async def connect(
         self, protocol_factory: Callable[[], P], scheme: str, host: str, port: int, address: str
     ) -> tuple[asyncio.Transport, P]:
-        """To `address` (or a name, when nobody looked it up here), with TLS for `host` if the scheme is https. Raises
+        """Connect to `address` (a name, if the proxy looks it up), with TLS for `host` if the scheme is https. Raises
         GatewayError."""
         ...
 
 
 class Fetched(Struct):
-    """A fetched image; also the listener of the HTTP parser, which fills it in."""
+    """A fetched image; also the listener of the HTTP parser, which fills it."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -101,7 +100,7 @@ class ImageFetcher:
         self._connector = connector
 
     async def inline(self, body: Any) -> int:
-        """Replaces every image URL in the body by a `data:` URL (or base64 source); says how many there were."""
+        """Replace every image URL in the body by a `data:` URL (or base64 source). Returns the number of images."""
         places = [place for place in await aside(_places, body) if place.url[:8].lower().startswith(_FETCHED)]
         if len(places) > MAX_IMAGES:
             raise bad_request(f"A request may name at most {MAX_IMAGES} images by URL.", code="too_many_images")
@@ -127,7 +126,7 @@ class ImageFetcher:
             return await self.fetch(url)
 
     async def fetch(self, url: str) -> tuple[str, Fetched]:
-        """(type, what came). Raises GatewayError(BAD_REQUEST) that says which image and why."""
+        """Returns (type, image). Raises GatewayError(BAD_REQUEST) with the URL and the reason."""
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._fetch(url)
@@ -179,16 +178,16 @@ class ImageFetcher:
 
 
 def _encoded(data: bytearray) -> str:
-    """In steps: the encoder holds the interpreter."""
+    """Encode in steps: the encoder holds the interpreter lock."""
     return "".join([base64.b64encode(data[at : at + _SLICE]).decode() for at in range(0, len(data), _SLICE)])
 
 
 async def get(
     connector: Connector, scheme: str, host: str, port: int, target: str, *, address: str, max_bytes: int
 ) -> Fetched:
-    """One GET, bounded in bytes: connects to `address`, follows no redirect, asks for no compression, notices a body
-    that was cut short. `host`: as the URL names it. The time limit is the caller's. Raises FetchFailed, GatewayError,
-    OSError, httptools.HttpParserError."""
+    """One GET of at most `max_bytes`: connects to `address`, follows no redirect, requests no compression, detects a
+    truncated body. `host`: as in the URL. The caller sets the time limit. Raises FetchFailed, GatewayError, OSError,
+    httptools.HttpParserError."""
     name = f"[{host}]" if ":" in host else host
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(_READ, loop)

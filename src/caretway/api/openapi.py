@@ -16,7 +16,7 @@ _ID: Final = {"type": "string", "pattern": "^[A-Za-z0-9._:/-]{1,64}$"}
 _NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}
 _FILLED: Final = {"type": "string", "pattern": "^[ -~]*[!-~][ -~]*$"}
 _SCHEMA: Final = {"type": "object", "properties": {"path": {"type": "string"}}}
-"""An example of what goes there: any JSON schema of an object does."""
+"""An example of a field that accepts the JSON schema of any object."""
 _TEXT: Final = {"type": "string"}
 _BOOL: Final = {"type": ["boolean", "null"]}
 
@@ -274,7 +274,7 @@ def _answer(description: str, schema: str, *, stream: bool = False) -> Schema:
 
 
 def _operation(route: Route, operation: Operation, suffix: str) -> Schema:
-    """`suffix`: ids must be unique, and a row may be served at two paths."""
+    """`suffix` keeps operation ids unique: a row may be served at two paths."""
     error = operation.error
     answers = {"200": _answer(operation.answers, operation.schema, stream=operation.turn)}
     answers |= {str(status): _answer(description, error) for status, description in ERRORS.items()}
@@ -315,7 +315,7 @@ def _paths(routes: Iterable[Route]) -> Schema:
 
 
 def document(routes: Iterable[Route], version: str) -> Schema:
-    """The document. A gateway without a key of its own ignores the security schemes."""
+    """The OpenAPI document. A gateway without a key ignores the security schemes."""
     return {
         "openapi": "3.1.0",
         "info": {

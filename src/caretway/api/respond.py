@@ -1,7 +1,7 @@
-"""One request for a model, from body to last byte: decode, choose the model, open a session's response, stream or
-whole, the `x-caretway-*` response headers; cancelled when the client hangs up. Tells the observers once how it ended.
+"""Answers one request for a model, from body to last byte: decodes it, chooses the model, opens a response of a
+session, writes it streamed or whole with the `x-caretway-*` headers.
 
-A client that hangs up cancels the work, whatever it is waiting for. However it ends, the observers are notified once.
+A hang-up cancels the work at any point. Observers are notified exactly once.
 """
 
 import time
@@ -36,11 +36,11 @@ from .documents import inline_pdfs
 from .images import ImageFetcher
 from .passed import passed_request
 
-# ---- Decodes a large body in short steps, beside the event loop, and limits its text without images.
+# ---- Decodes a large body in short steps, outside the event loop, and limits its text without images.
 
 
 def decode_large(dialect: Dialect, body: bytes, headers: Mapping[str, str], limits: ShapeLimits) -> TurnRequest:
-    """Body -> request, in steps that are short each; for `aside`."""
+    """Decode a body in short steps, for `aside`."""
     return decode_parsed(dialect, read_json(body, limits), len(body), headers, limits)
 
 
@@ -55,29 +55,29 @@ def decode_parsed(
 
 
 def _image_bytes(request: TurnRequest) -> int:
-    """What the images took in the body."""
+    """Size of the images in the body's base64."""
     parts = [part for message in request.messages for part in message.parts]
     parts += [inner for part in parts if isinstance(part, ToolResult) for inner in part.content]
     return sum(len(part.data) * 4 // 3 for part in parts if isinstance(part, Image))
 
 
 HOLDS: Final = frozenset({"resumed", "continued"})
-"""Sessions that held the conversation already; others were told all of it."""
+"""Sessions that held the conversation already; any other session gets the whole history."""
 ELSEWHERE: Final = "its turn is on another replica"
-"""Why results that come over a WebSocket are replayed."""
+"""The reason to replay results that come over a WebSocket."""
 MAX_MODEL_CHARS: Final = 200
-"""What of a model's name, as a client writes it, is told to observers."""
+"""Characters of a requested model's name that observers get."""
 
 Content = Callable[[TurnRequest, Reply], tuple[str, str]]
-"""What was said and answered, for `TurnRecord.content`."""
+"""Prompt and reply as text, for `TurnRecord.content`."""
 
 
 FindNamedKey = Callable[[str], NamedKey | None]
-"""The key of that name; None for one without a name."""
+"""Finds a named key; None for any other name."""
 
 
 Hear = Callable[[str, TurnRequest, Reply, float], None]
-"""(conversation, request, reply, unix seconds): keeps what was said, if the owner has switched that on."""
+"""(conversation, request, reply, unix seconds): stores the conversation's text, if that is switched on."""
 
 
 class Responder:
@@ -159,7 +159,7 @@ class Responder:
         finally:
             answer.stop()
             response.close()
-            upstream = response.request  # it may be another model of the same alias by now
+            upstream = response.request  # a fallback may have changed the model
             reply = response.reply()
             error = reply.error
             if self._hear is not None and response.conversation:
@@ -207,7 +207,8 @@ class Responder:
         writer: ResponseWriter,
         request_id: str,
     ) -> str | None:
-        """None: another gateway has answered. Otherwise why a turn that is not here cannot be resumed."""
+        """None: another gateway has answered. Otherwise the reason why a turn that is not here cannot be resumed, or
+        empty."""
         held = self._sessions.held_elsewhere(request, http.headers.get(OWNER, ""))
         if http.visit is not None or held is None or not (held or elsewhere.draining):
             return ""
@@ -218,13 +219,13 @@ class Responder:
     def _remember(
         self, dialect: Dialect, request: TurnRequest, writer: ResponseWriter, common: list[Header], created: int
     ) -> None:
-        """A warm-up: the model is known, and the request can be continued. Nothing runs, and nothing is charged."""
+        """A warm-up: checks the model and stores the request so that it can be continued. Runs and charges nothing."""
         encoder = dialect.encoder(request, ResponseMeta(self._new_id(), created, request.model))
         writer.start(common, encoder.feed([TurnStarted(), TurnEnded(StopReason.END)]))
         writer.finish()
 
     def _new_id(self) -> str:
-        """A new response id. In a cluster it begins with the id of the gateway that makes it."""
+        """A new response id. In a cluster it begins with the id of this gateway."""
         return urandom(16).hex() if self._elsewhere is None else self._elsewhere.id + urandom(14).hex()
 
     def visible(self, caller: Caller, models: Sequence[ModelInfo]) -> Sequence[ModelInfo]:
@@ -236,7 +237,7 @@ class Responder:
         return self._find_key(caller.key) if self._find_key is not None else None
 
     async def _decode(self, dialect: Dialect, body: bytes, headers: Mapping[str, str]) -> TurnRequest:
-        """What is large, or may become it by what is fetched or read out of files."""
+        """Decode a body that is large, or may become large when images, PDFs or earlier responses are added."""
         has_pdf = PDF in body
         if self._images is None and not has_pdf:
             return await aside(decode_large, dialect, body, headers, self._shape)
@@ -249,7 +250,7 @@ class Responder:
 
 
 def _held(response: Response, history: int | None) -> int:
-    """`history`: its tokens, where counting them takes too long for the event loop."""
+    """Tokens of the history. `history`: the count, if counting was too slow for the event loop."""
     if history is None:
         history = response.live.held
     return history_tokens(response.request) if history is None else history

@@ -1,9 +1,8 @@
-"""The members of the cluster: each replica's id (claimed in Redis, not reused while a ticket with it could live), its
-address, its heartbeat, whether it is alive or leaving, and how long that is trusted without Redis.
+"""The members of the cluster: each replica's id (claimed in Redis, not reused while a ticket with it may live),
+address, heartbeat and state, and how long the list is trusted without Redis.
 
-Rows are sealed: one written without the cluster's key, or under another name, is ignored.
-
-The list is read with the heartbeat, so a request asks Redis about a replica only when it has never heard of it.
+Rows are sealed: a row without the cluster's key, or under another name, is ignored. The list is read with the
+heartbeat, so a request asks Redis only about an unknown replica.
 """
 
 import asyncio
@@ -23,21 +22,21 @@ from .seal import SMALL, Seal
 log = logging.getLogger(__name__)
 
 SCHEMA: Final = 2
-"""Of rows and hops. A replica with another one is not passed anything; its turns are replayed. In 1 rows were not
-sealed: such a replica is not seen."""
+"""Version of rows and hops. A replica with another version gets no requests; its turns are replayed. Version 1 had no
+sealed rows: such a replica is not seen."""
 BEAT_S: Final = 2.0
 ALIVE_S: Final = 8
-"""How long a replica is listed after its last heartbeat."""
+"""Seconds a replica stays listed after its last heartbeat."""
 BELIEVED_S: Final = 60.0
-"""How long the last list counts while Redis is away."""
+"""Seconds the last list stays valid while Redis is away."""
 ROWS_PER_S: Final = 25
-"""A large directory is read less often: at most about this many rows a second."""
+"""A large directory is read less often: about this many rows a second at most."""
 LAST_S: Final = 1.0
-"""How long a heartbeat that is under way is waited for at the end."""
+"""Longest wait, when leaving, for a heartbeat in progress."""
 TRIES: Final = 64
-"""Ids that are tried before the start fails."""
+"""Ids to try before the start fails."""
 MAX_LISTED: Final = 4096
-"""Members of the list that are looked at."""
+"""Members of the list that are read."""
 _LIST: Final = "replicas"
 
 _ALL: Final = """
@@ -52,8 +51,8 @@ for _, id in ipairs(redis.call('SRANDMEMBER', KEYS[1], ARGV[2])) do
   end
 end
 return found"""
-"""KEYS: the list. ARGV: how the names of rows begin, the most members and bytes of a row that are read, 1: members
-without a row are taken off the list. Ids and rows in turn."""
+"""KEYS: the list. ARGV: the prefix of row names, the most members and bytes of a row to read, 1 to remove members
+without a row from the list. Returns ids and rows in turn."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -67,10 +66,10 @@ class Replica(msgspec.Struct, frozen=True):
     schema: int = SCHEMA
     draining: bool = False
     parked: int = 0
-    """Turns that wait there for tool results; of its last heartbeat."""
+    """Turns that wait there for tool results, at the last heartbeat."""
 
     def state(self, schema: int = SCHEMA) -> str:
-        """For one who has this schema."""
+        """Its state, as a replica with this schema sees it."""
         if self.schema != schema:
             return "other schema"
         return "draining" if self.draining else "ready"
@@ -78,12 +77,12 @@ class Replica(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """What a replica says of itself."""
+    """A replica's data about itself."""
 
     address: str
     version: str
     ticket_life: float
-    """Seconds for which a ticket may live after its last use."""
+    """Seconds a ticket may live after its last use."""
     schema: int = SCHEMA
 
 
@@ -108,9 +107,9 @@ class Directory:
         self._clock = clock
         self._make_id = make_id
         self.own = Replica(make_id(), me.address, me.version, wall_clock(), me.schema)
-        """This one. Its id changes if another gateway has it."""
+        """This replica. The id changes if another gateway has it."""
         self.parked: Callable[[], int] = int
-        """How many turns wait here."""
+        """Counts the turns that wait here."""
         self._claimed = False
         self._known: dict[str, Replica] = {}
         self._read_at = -BELIEVED_S
@@ -119,7 +118,7 @@ class Directory:
         self._leaving = False
         self._gone: dict[str, float] = {}
         self._incomplete_until = 0.0
-        """Redis has lost its rows; the others write theirs again with their next heartbeats."""
+        """Redis has lost its rows; the other replicas write theirs again with their next heartbeats."""
 
     # ---- for requests
 
@@ -128,12 +127,12 @@ class Directory:
         return self.own.id
 
     def alive(self) -> list[Replica]:
-        """As far as is known, this one included; by their start."""
+        """The live replicas as far as known, this one included, by start time."""
         others = self._known.values() if self._believed() else ()
         return sorted((self.own, *others), key=lambda replica: (replica.started, replica.id))
 
     def find(self, replica_id: str) -> Replica | None:
-        """Another one that is alive, as far as is known here. No I/O."""
+        """Another live replica, as far as known here. No I/O."""
         return self._known.get(replica_id) if self._believed() else None
 
     async def ask(self, replica_id: str) -> Replica | None:
@@ -155,7 +154,7 @@ class Directory:
         return found
 
     def not_there(self, replica_id: str) -> None:
-        """The replica did not answer as itself. It is looked up again when its next heartbeat could have come."""
+        """Forget a replica that did not answer as itself, until its next heartbeat could have come."""
         self._known.pop(replica_id, None)
         if len(self._gone) > 1000:
             self._gone.clear()
@@ -167,7 +166,7 @@ class Directory:
     # ---- its own life
 
     async def join(self) -> None:
-        """Claims an id, and begins to beat. Redis away: the heartbeat makes up for it."""
+        """Claim an id and start the heartbeat. While Redis is away the heartbeat tries again."""
         try:
             await self._beat()
         except RedisAway as away:
@@ -190,7 +189,7 @@ class Directory:
         try:
             await self._link.do(self._remove)
         except RedisAway:
-            return  # its row ends by itself
+            return  # the row expires
 
     async def _live(self) -> None:
         while not self._leaving:
@@ -198,8 +197,8 @@ class Directory:
             try:
                 await self._beat()
             except RedisAway:
-                continue  # the link has said so, once
-            except Exception:  # whatever Redis holds, the next heartbeat is due
+                continue  # the link has logged it once
+            except Exception:  # whatever Redis holds, the next heartbeat must follow
                 log.exception("a heartbeat of the cluster failed")
 
     async def _beat(self) -> None:
@@ -210,7 +209,7 @@ class Directory:
             self._learn(await read_replicas(self._link, self._seal, tidy=True))
 
     async def _claim(self) -> None:
-        """An id of its own. A ticket's life later it may be another's."""
+        """Claim a unique id. It may be reused one ticket life after its last heartbeat."""
         for _ in range(TRIES):
             if await self._link.do(self._take_id):
                 self._claimed = True
@@ -257,7 +256,7 @@ class Directory:
 
 
 async def read_replicas(link: RedisLink, seal: Seal, *, tidy: bool = False) -> list[Replica]:
-    """The live replicas, in no order. `tidy`: others are taken off the list. Raises RedisAway."""
+    """The live replicas, in no order. `tidy`: remove dead ones from the list. Raises RedisAway."""
     begin = link.row("replica", "")
 
     async def work(redis: Redis) -> list[bytes]:
@@ -270,7 +269,7 @@ async def read_replicas(link: RedisLink, seal: Seal, *, tidy: bool = False) -> l
 
 
 def _read(seal: Seal, place: str, row: bytes) -> Replica | None:
-    """None: there is none, or it is of a version that writes other rows."""
+    """None if there is no row, or a row of another version."""
     opened = seal.open(place.encode(), row)
     try:
         return None if opened is None else msgspec.json.decode(opened, type=Replica)

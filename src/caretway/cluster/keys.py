@@ -1,10 +1,9 @@
-"""The named keys of a cluster: one sealed row in Redis, changed by compare-and-set, and a copy of it in the data
-directory of each replica, which is renewed at once when they change and goes on while Redis is away. Each change has a
-number. A row with a lower one than the copy is not used, and the keys of the copy are put back: a row that was copied
-before a key was revoked does not make it valid again, and a Redis that lost its memory gets them back.
+"""The named keys of a cluster: one sealed row in Redis, changed by compare-and-set, and a copy in each replica's data
+directory, which is updated at every change and stays valid while Redis is away. Each change has a number. If the row
+has a lower number than the copy, the copy's keys are written back: an old row does not revive a revoked key, and a
+Redis that lost its data gets the keys again.
 
-The copy is a file of named keys like any other, so whatever looks keys up does it there. Knows nothing of who asks with
-a key.
+The copy is an ordinary file of named keys, so key lookups read it as such.
 """
 
 import asyncio
@@ -34,12 +33,12 @@ CHANGE: Final = """
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1"""
-"""KEYS: the row. ARGV: the row as it was read, the row as it shall be."""
+"""KEYS: the row. ARGV: the row as it was read, the new row."""
 
 
 class ClusterKeys:
     def __init__(self, calls: Calls, seal: Seal, news: News, copy: KeyFile) -> None:
-        """`copy`: what is known of them in this data directory."""
+        """`copy`: the file of the cluster's keys in this data directory."""
         self._calls = calls
         self._seal = seal
         self._news = news
@@ -47,16 +46,16 @@ class ClusterKeys:
         self._place = calls.key("keys")
 
     async def read(self) -> Keys | None:
-        """None: there never was one. Raises GatewayError if that cannot be known."""
+        """The keys; None if the cluster never had any. Raises GatewayError if Redis is away."""
         return (await self.numbered())[1]
 
     async def numbered(self) -> tuple[int, Keys | None]:
-        """The keys with the number of the last change."""
+        """The number of the last change, and the keys."""
         _, serial, keys = await self._current()
         return serial, keys
 
     async def change(self, work: Callable[[Keys], Keys]) -> Keys:
-        """What `work` makes of them. Raises GatewayError, also what `work` raises."""
+        """Replace the keys by `work(keys)`. Raises GatewayError, and whatever `work` raises."""
         for _ in range(TRIES):
             row, serial, known = await self._current()
             keys = work(known or ())
@@ -65,7 +64,7 @@ class ClusterKeys:
         raise _unknown("changed", "others change them all the time")
 
     async def _current(self) -> tuple[bytes, int, Keys | None]:
-        """The row, the number in it, and its keys."""
+        """The row, its number and its keys."""
         for _ in range(TRIES):
             row, serial, keys = await self._read()
             newest, known = await asyncio.to_thread(self._copy.numbered)
@@ -77,8 +76,8 @@ class ClusterKeys:
         raise _unknown("read", "others change them all the time")
 
     async def _write(self, row: bytes, serial: int, keys: Keys) -> bool:
-        """False: it is another row by now. A gateway with this data directory need not get the news, which whoever
-        writes to Redis can hold back: its copy has the change."""
+        """False: another gateway changed the row. The change is also written to this data directory's copy, so that a
+        gateway that uses it does not depend on the notice, which an attacker with access to Redis could hold back."""
         sealed = self._seal.close(self._place, dump(keys, serial))
         try:
             (done,) = await self._calls.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
@@ -110,7 +109,7 @@ class ClusterKeys:
 
 
 class KeyCopy:
-    """The copy that one replica has."""
+    """One replica's copy of the cluster's keys."""
 
     def __init__(self, keys: ClusterKeys, copy: KeyFile, own: KeyFile, news: News) -> None:
         """`own`: the keys that this gateway had before it joined."""
@@ -120,8 +119,8 @@ class KeyCopy:
         news.on(CHANGED, self._changed)
 
     async def start(self) -> None:
-        """Before the first request. Redis away: those that were known. Raises GatewayError when there is no copy
-        either, because then nobody knows whether clients need a key."""
+        """Update the copy before the first request; while Redis is away the copy is used as it is. Raises GatewayError
+        if there is no copy either: then it is unknown whether clients need a key."""
         try:
             await self._renew()
         except GatewayError as problem:
@@ -161,15 +160,15 @@ def _unknown(what: str, why: str) -> GatewayError:
 
 # ---- sign in
 
-# One renewal of an account's tokens for all replicas: a lock in Redis beside the local one, and the renewed tokens,
-# sealed, for the others to take. Redis away: each replica renews for itself, as single gateways do.
+# Renews an account's tokens once for all replicas: a lock in Redis in addition to the local lock, and the new tokens,
+# sealed, for the other replicas. While Redis is away each replica renews for itself, as a single gateway does.
 
 LOCK_S: Final = 60
-"""Longer than a renewal can take."""
+"""Longer than any renewal takes."""
 PATIENCE_S: Final = 60.0
 LOOK_S: Final = 0.05
 MAX_SIGN_IN_BYTES: Final = 65_536
-"""Of an account that is read."""
+"""Bytes that are read of an account."""
 KEPT_S: Final = 90 * 86_400
 
 RELEASE: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
@@ -188,10 +187,10 @@ class LocalSignIn(Protocol):
 
 
 class SharedSignIn:
-    """A `AccountStore` whose account other replicas have too."""
+    """An `AccountStore` whose account is shared with other replicas."""
 
     def __init__(self, local: LocalSignIn, calls: Calls, seal: Seal, url: str) -> None:
-        """`url`: the address that the sign-in is for."""
+        """`url`: the address of the Cursor service."""
         self._local = local
         self._calls = calls
         self._seal = seal
@@ -204,7 +203,7 @@ class SharedSignIn:
         return await self._local.original(account, now)
 
     async def read(self) -> Account | None:
-        """The newer one of what is here and what the others have of the same sign-in."""
+        """The newer of the local and the shared tokens of one sign-in."""
         ours = await self._local.read()
         if ours is None or self._calls.away:
             return ours
@@ -242,7 +241,7 @@ class SharedSignIn:
                     await self._release(place, token)
 
     async def _take(self, place: bytes, token: bytes) -> bool:
-        """False: Redis is away, and everybody is alone."""
+        """False: Redis is away, so each replica renews for itself."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -264,13 +263,13 @@ class SharedSignIn:
         try:
             await self._calls.run([("EVAL", RELEASE, 1, place, token)])
         except RedisAway:
-            return  # it ends by itself
+            return  # the lock expires
 
     def _place(self, account: Account) -> bytes:
         return self._calls.key("account", self._name(account))
 
     def _name(self, account: Account) -> bytes:
-        """The name of the account's row: of the person or the key, because tokens change."""
+        """The name of the account's row: from the account or the API key, because tokens change."""
         known = account.name or account.api_key or hashlib.sha256(account.refresh_token.encode()).hexdigest()
         return self._seal.name("account", self._url.encode(), known.encode())
 

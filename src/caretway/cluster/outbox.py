@@ -1,9 +1,9 @@
-"""Writes to Redis, in the order in which they were asked for: whatever comes while a batch is under way is the next
-batch, so there is one round trip for many. Counts are exact (numbered batches: one whose answer was lost is repeated,
-and not counted twice) and wait while Redis is away; rows do not wait, they can be made again.
+"""Writes to Redis in the order of the calls. Commands that arrive during a batch form the next batch, so one round trip
+serves many. Counts are exact and wait while Redis is away: batches have numbers, so a batch whose reply was lost is
+repeated without counting twice. Rows are dropped while Redis is away; they can be made again.
 
-What waits is bounded. `written` tells when everything that was asked for up to now is there, or when waiting for it is
-over: an answer's last bytes go out then.
+The queue is bounded. `written` reports that all earlier commands are written, or that the wait is over; a response
+sends its last bytes then.
 """
 
 import asyncio
@@ -23,23 +23,23 @@ from .seal import Seal
 log = logging.getLogger(__name__)
 
 HOLD_S: Final = 0.1
-"""How long the end of an answer waits for what is kept of it."""
+"""Longest wait, at the end of a response, for its stored copy."""
 AGAIN_S: Final = 1.0
-"""Between two tries to write counts to a Redis that is away."""
+"""Between two attempts to write counts while Redis is away."""
 LAST_S: Final = 2.0
-"""What closing takes at most."""
+"""Longest wait when the outbox closes."""
 COUNT_DELAY_S: Final = 0.2
-"""How long counts wait for others, where nobody waits for them."""
+"""Delay that lets counts share a batch when nothing waits for them."""
 MAX_ROWS: Final = 4_096
 MAX_ROW_BYTES: Final = 64 * 2**20
-"""Of rows that wait: a Redis that cannot keep up forgets."""
+"""Limit of waiting rows: if Redis cannot keep up, further rows are dropped."""
 MAX_COUNTS: Final = 50_000
-"""Different counts that wait."""
+"""Limit of different counts that wait."""
 BATCH_COUNTS: Final = 1_000
 BATCH_ROWS: Final = 256
 BATCH_BYTES: Final = 8 * 2**20
 NUMBER_KEPT_S: Final = 86_400
-"""How long Redis knows which batch of this process was the last."""
+"""Seconds that Redis remembers the number of this process's last batch."""
 
 COUNT: Final = """
 if tonumber(redis.call('GET', KEYS[1]) or 0) >= tonumber(ARGV[1]) then return 0 end
@@ -50,11 +50,11 @@ for k = 2, #KEYS do
   if ARGV[at + 2] ~= '0' then redis.call('EXPIRE', KEYS[k], ARGV[at + 2]) end
 end
 return 1"""
-"""KEYS: the number of the last batch, then the hash of each count. ARGV: this number and how long it is known, then
-(field, amount, seconds that the hash is kept) for each."""
+"""KEYS: the number of the last batch, then the hash of each count. ARGV: this batch's number and its seconds, then
+(field, amount, seconds of the hash) for each count."""
 
 Counts = dict[tuple[bytes, bytes], tuple[float, int]]
-"""(hash, field) -> (amount, seconds that the hash is kept; 0: for good)"""
+"""(hash, field) -> (amount, seconds of the hash; 0: no expiry)"""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class ClusterOutbox:
         self._row_bytes = 0
         self._counts: Counts = {}
         self._unsure: Counts = {}
-        """The batch with the present number, which may be counted already."""
+        """The batch with the current number, which Redis may have counted already."""
         self._work: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._put = self._done = 0
@@ -81,24 +81,24 @@ class ClusterOutbox:
         self._warned = False
         self._closed = False
 
-    # ---- what is asked for
+    # ---- the queue
 
     def put(self, commands: Sequence[Command], size: int = 0) -> None:
-        """Soon. What fails is missing, and made again when needed."""
+        """Write soon. Failures are dropped: rows can be made again."""
         self._take(_Row(commands, size, None))
 
     def send(self, commands: Sequence[Command], size: int = 0) -> "asyncio.Future[list[Any]]":
-        """Like `put`; the future has the results or RedisAway, and must be awaited."""
+        """Like `put`; the future gets the results or RedisAway, and must be awaited."""
         done: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self._take(_Row(commands, size, done))
         return done
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Run commands after everything that was queued before. Raises RedisAway."""
+        """Run commands after all earlier ones. Raises RedisAway."""
         return await self.send(commands)
 
     def count(self, place: bytes, amounts: Mapping[bytes, float], kept_s: int = 0) -> None:
-        """Once, however often it has to be tried; before what is asked for later."""
+        """Add amounts exactly once, despite retries, and before later commands."""
         counts = self._counts
         for field, amount in amounts.items():
             known, _ = counts.get((place, field), (0.0, 0))
@@ -217,7 +217,7 @@ class ClusterOutbox:
             _resolve(self._waiters.pop(0)[1])
 
     def _warn(self, why: str) -> None:
-        if not self._warned:  # one line for each time of trouble, not for each request
+        if not self._warned:  # one line for each outage, not for each request
             self._warned = True
             log.warning("the cluster does not learn what this gateway does: %s", why)
 
@@ -229,12 +229,11 @@ def _resolve(waiting: "asyncio.Future[None]") -> None:
 
 # ---- news
 
-# What replicas send each other at once: that a conversation or a response is forgotten, that keys have changed. A
-# stream in Redis, read from where this replica stopped, so nothing is missed while Redis was away or the replica was
-# not there.
+# Notices between replicas: a conversation or a response was forgotten, or keys changed. Each replica reads a Redis
+# stream from its last position, so it misses nothing while Redis or the replica itself is away.
 
 BLOCK_MS: Final = 800
-"""Shorter than the link waits for an answer."""
+"""Shorter than the link's reply timeout."""
 NEWS_AGAIN_S: Final = 0.5
 KEPT: Final = 10_000
 AT_ONCE: Final = 500
@@ -258,7 +257,7 @@ class News:
         self._hearers[kind] = hear
 
     def telling(self, kind: str, what: str = "") -> tuple[Any, ...]:
-        """The command that tells all replicas, this one included."""
+        """The command that sends a notice to all replicas, this one included."""
         sealed = self._seal.close(self._place, f"{kind} {what}".encode())
         return ("XADD", self._place, "MAXLEN", "~", KEPT, "*", b"s", sealed)
 
@@ -279,7 +278,7 @@ class News:
             try:
                 found = await self._link.do(self._read)
             except RedisAway:
-                await asyncio.sleep(NEWS_AGAIN_S)  # the link has said so, once
+                await asyncio.sleep(NEWS_AGAIN_S)  # the link has logged it once
                 continue
             for _, rows in found:
                 for at, row in rows:
@@ -295,11 +294,11 @@ class News:
     async def _hear(self, row: Any) -> None:
         sealed = self._seal.open(self._place, row.get(b"s"))
         if sealed is None:
-            return  # of another version or key
+            return  # from another version or another key
         kind, _, what = sealed.decode("utf-8", "replace").partition(" ")
         hear = self._hearers.get(kind)
         if hear is not None:
             try:
                 await hear(what)
-            except Exception:  # one piece of news that cannot be used must not end all of them
+            except Exception:  # one unusable notice must not stop the rest
                 log.exception("news of the cluster could not be used: %s", kind)

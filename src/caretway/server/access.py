@@ -138,8 +138,8 @@ class Admitted(Struct, frozen=True):
     """An admitted request."""
 
     caller: str = ""
-    """Identifies the key without revealing it: the key's name, or a part of its digest. Empty if no key is required, and
-    for the local key, which differs on each gateway."""
+    """Identifies the key without revealing it: the key's name, or a part of its digest. Empty if no key is required,
+    and for the local key, which differs on each gateway."""
     headers: tuple[Header, ...] = ()
     """CORS headers of the response, without which a browser hides it from its page."""
     owner: str = ""

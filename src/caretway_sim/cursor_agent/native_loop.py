@@ -1,6 +1,5 @@
-"""The cursor-agent stand-in's tool loop over MCP: one prompt that calls tools, waits for all their results and goes on,
-as often as its script says; calls that no rule allows are rejected.
-"""
+"""The cursor-agent stand-in's tool loop over MCP: a prompt calls tools, waits for all their results and continues, as
+often as its script says. Calls that no rule allows are rejected."""
 
 import glob
 import hashlib
@@ -21,9 +20,8 @@ from ..script import Exec, ScriptCall, Step, ToolUse
 
 # ---- mcp client
 
-# The cursor-agent stand-in's MCP half: which servers of a session it uses (only those that the approvals file of the
-# project has), which calls it may make (the allow rule in the project's `.cursor/cli.json`), a plain client over
-# HTTP.
+# The MCP client: uses only the servers of a session that the project's approvals file lists, and calls only the tools
+# that the rules in the project's `.cursor/cli.json` allow. Plain HTTP.
 
 CALL_TIMEOUT_S = 900.0
 
@@ -34,11 +32,12 @@ class ReachedServer:
     url: str
     tools: tuple[Tool, ...]
     numbers: Iterator[int]
-    """Of its messages, counted up as MCP clients do."""
+    """Message numbers, counted up as MCP clients do."""
 
 
 def approved(home: str, cwd: str, name: str, config: Mapping[str, Any]) -> bool:
-    """`~/.cursor/projects/<path>/mcp-approvals.json` has it, for this very path and configuration."""
+    """True if `~/.cursor/projects/<path>/mcp-approvals.json` lists this server with exactly this path and
+    configuration."""
     path = os.path.realpath(cwd)
     slug = re.sub("[^A-Za-z0-9]+", "-", path).strip("-")
     text = json.dumps({"path": path, "server": config}, separators=(",", ":"), ensure_ascii=False)
@@ -51,7 +50,7 @@ def approved(home: str, cwd: str, name: str, config: Mapping[str, Any]) -> bool:
 
 
 def allowed(cwd: str, server: str, tool: str) -> bool:
-    """`Mcp(server:tool)`, with `*` for any; a rule that denies wins."""
+    """True if a rule `Mcp(server:tool)` or `Mcp(server:*)` allows the call; a rule that denies it wins."""
     try:
         with open(os.path.join(cwd, ".cursor", "cli.json")) as file:
             rules = json.load(file)["permissions"]
@@ -62,7 +61,7 @@ def allowed(cwd: str, server: str, tool: str) -> bool:
 
 
 def connected(home: str, cwd: str, servers: Sequence[Mapping[str, Any]]) -> list[ReachedServer]:
-    """Those that may be used and can be reached. Nothing is said of the others."""
+    """The approved servers that can be reached; the rest is skipped silently."""
     found = []
     for server in servers:
         name, url = str(server.get("name")), str(server.get("url"))
@@ -84,7 +83,7 @@ def connected(home: str, cwd: str, servers: Sequence[Mapping[str, Any]]) -> list
 
 
 def call(server: ReachedServer, tool: str, arguments: Mapping[str, Any], number: int) -> tuple[str, bool]:
-    """(the text of the result, whether it is an error)"""
+    """Returns the text of the result, and whether it is an error."""
     params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": number}}
     try:
         given = _ask(server.url, "tools/call", params, number)
@@ -102,7 +101,7 @@ def _ask(url: str, method: str, params: Mapping[str, Any], number: int) -> Any:
 
 
 def _post(url: str, message: Mapping[str, Any]) -> Any:
-    """The answer: one message, or the last of a stream of events."""
+    """The response: one message, or the last message of an event stream."""
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     request = urllib.request.Request(url, json.dumps(message).encode(), headers)  # noqa: S310 - a server of the session
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -118,7 +117,7 @@ def _post(url: str, message: Mapping[str, Any]) -> Any:
 
 
 class Abandoned(Exception):
-    """The prompt was cancelled while a tool was waited for."""
+    """The prompt was cancelled during a tool call."""
 
 
 class Prompted(Protocol):
@@ -144,7 +143,7 @@ class Prompted(Protocol):
     def cancelled(self) -> bool: ...
 
     def step(self, step: Step) -> ToolUse | None:
-        """What the model calls in place of it, if it was rejected and the model was told what to do then."""
+        """Returns the call that the model makes in place of its own rejected tool, if the script has one."""
         ...
 
     def tell(self, kind: str, /, **more: Any) -> None: ...
@@ -176,8 +175,8 @@ def follow(doing: Prompted, blocks: Sequence[tuple[Role, str]], *, thinks: bool)
 
 
 def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> list[InputResult]:
-    """All at once, as the real program does: announced and numbered in the model's order, each on a connection of its
-    own, so that they arrive in any."""
+    """Make all calls at once, as the real program does: announced and numbered in the model's order, each on its own
+    connection, so that they arrive in any order."""
     doing.calls += len(uses)
     found: dict[str, InputResult] = {}
 
@@ -207,17 +206,17 @@ def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> l
 
 
 def _odd(call_id: str) -> str:
-    """Ids with a line break were seen."""
+    """A call id with a line break, as recorded from the real program."""
     return f"{call_id}\nfc_{call_id}"
 
 
 # ---- project
 
-# What the cursor-agent stand-in reads in a project: which of its own tools a rule denies, what a rule tells the
-# model, and the MCP tool that a model takes in place of one of its own when it was told to.
+# What the stand-in reads in a project: rules that deny its own tools, rules for the model, and the MCP tool that
+# replaces one of its own.
 
 DENIALS: Final[Mapping[str, str]] = {"execute": "Shell(*)", "edit": "Write(**)"}
-"""Kind of a tool of its own -> the rule that denies all of them."""
+"""Kind of a built-in tool -> the rule that denies all tools of the kind."""
 _SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "shell": ("command",),
     "read": ("path", "filePath", "file_path", "absolute_path"),
@@ -233,7 +232,7 @@ def denied(cwd: str, kind: str) -> bool:
 
 
 def rules(cwd: str) -> str:
-    """Those that always apply."""
+    """The texts of the rules that always apply."""
     found = []
     for path in sorted(glob.glob(os.path.join(cwd, ".cursor", "rules", "*.mdc"))):
         with open(path) as file:
@@ -244,7 +243,7 @@ def rules(cwd: str) -> str:
 
 
 def instead(step: Exec, cwd: str, servers: Sequence[ReachedServer]) -> ToolUse | None:
-    """None: nobody has named a server, or it has nothing that fits."""
+    """The MCP call in place of a rejected tool; None if the rules name no server or no tool of the server fits."""
     rule_text, subjects = rules(cwd), _SUBJECTS.get(step.kind, ())
     wanted = str(next(iter(step.args.values()), ""))
     for server in servers:
@@ -255,7 +254,7 @@ def instead(step: Exec, cwd: str, servers: Sequence[ReachedServer]) -> ToolUse |
 
 
 def _filled(tool: Tool) -> dict[str, Any]:
-    """Something for everything that must not be left out."""
+    """A value for every required argument."""
     properties = tool.schema.get("properties", {})
     kinds = {name: properties.get(name, {}).get("type") for name in tool.schema.get("required", ())}
     return {
