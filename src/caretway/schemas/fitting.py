@@ -36,6 +36,7 @@ _SINGLE: Final = frozenset(
         *("propertyNames", "not", "if", "then", "else", "contentSchema"),
     }
 )
+_BRANCHES: Final = frozenset({"then", "else"})
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "required", "dependentRequired"})
 _PLACES: Final = frozenset({"$defs", "definitions", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
@@ -216,9 +217,10 @@ class _Fitting:
                 made[word] = value
             else:
                 self._change("annotations", looser=False)
-        if "if" not in made:
-            made.pop("then", None)
-            made.pop("else", None)
+        if "if" not in made and (made.keys() & _BRANCHES):  # they mean nothing alone
+            made = {word: value for word, value in made.items() if word not in _BRANCHES}
+            if "if" not in schema:
+                self._change("annotations", looser=False)
         return made
 
     def _named(self, word: str, of: Any, base: str) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
@@ -417,6 +417,7 @@ JUNK = st.recursive(
 
 
 @given(st.dictionaries(WORDS, JUNK, max_size=5))
+@example({"then": {"enum": [None]}})
 def test_any_json_becomes_a_schema_that_is_taken(junk: Schema) -> None:
     for family in ("fable", "gemini", ANY):
         assert refused(fit_schema(junk, EVERY[family])[0], family) == ""
