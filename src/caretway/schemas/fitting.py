@@ -1,9 +1,9 @@
-"""Tool schemas fitted to a model family: which makers refuse what, `$ref` resolved (a recursive one ends with its
-type), unions merged, a budget of steps and depth; beyond it only the names of arguments stay. Pure.
+"""Fits tool schemas to a model family: resolves `$ref` (a recursive schema ends with its type) and merges unions.
+Beyond a budget of steps and depth only the names of arguments stay. Pure.
 
-Some makers refuse a whole run for one schema: with `anyOf`, `oneOf` or `allOf` anywhere in it, or with an enum of
-something else than texts, or with a tuple. The fitted schema takes every call that the client's own takes, with the
-same values, so what the model answers needs no way back; the client checks it.
+Some vendors refuse a whole run for one schema with `anyOf`, `oneOf` or `allOf` anywhere in it, with an enum of values
+other than strings, or with a tuple. The fitted schema accepts every call that the client's schema accepts, with the
+same values, so calls need no translation back; the client checks them.
 """
 
 import re
@@ -19,14 +19,14 @@ from .merging import both, either, is_open, key_of, spelled, types_of, values_of
 from .run import Budget, Document, Unreadable, type_of
 
 MAX_STEPS: Final = 20_000
-"""For one tool."""
+"""Steps for one tool."""
 MAX_LIST_STEPS: Final = 50_000
-"""For all tools of a request."""
+"""Steps for all tools of a request."""
 MAX_DEPTH: Final = 60
 MAX_TOLD: Final = 1_000
 _MAX_NAMES: Final = 200
 _MAX_WORDS: Final = 400
-"""Characters of the description of values or elements."""
+"""Characters that describe values or elements."""
 
 _NAMED: Final = ("properties", "patternProperties", "dependentSchemas", "dependencies")
 _SEVERAL: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -41,17 +41,17 @@ _VALUES: Final = frozenset({"enum", "const", "default", "examples", "required", 
 _PLACES: Final = frozenset({"$defs", "definitions", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _INVERTED: Final = ("not", "if")
-"""A looser rule in these would make the whole stricter."""
+"""Keywords that a looser rule makes stricter."""
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 
 
 class SchemaRules(Struct, frozen=True, gc=False):
-    """What the makers of a family refuse."""
+    """The schemas that the vendor of a model family refuses."""
 
     name: str = ""
     unions: bool = False
     values: bool = False
-    """Enums of something else than texts, and tuples."""
+    """Enums of values other than strings, and tuples."""
 
     @property
     def any(self) -> bool:
@@ -60,13 +60,13 @@ class SchemaRules(Struct, frozen=True, gc=False):
 
 NO_RULES: Final = SchemaRules()
 STRICTEST: Final = SchemaRules("any maker", unions=True, values=True)
-"""What any maker was seen to refuse: for one of whom nothing is known but that it has refused something."""
+"""All known refusals: for an unknown vendor that has refused a schema."""
 RULES: Final = {
     "fable": SchemaRules("fable", unions=True),
     **{name: SchemaRules(name, values=True) for name in ("gemini", "grok", "kimi")},
 }
-"""A word in a model's name -> its rules. Nothing was reported of other families; what is refused is sent once more as
-`STRICTEST` has it."""
+"""A word in a model's name -> its rules. Other families have no known rules; after a refusal their schemas are sent
+once more, fitted to `STRICTEST`."""
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +77,7 @@ def rules_for(model: str) -> SchemaRules:
 class FittedTools(Struct, frozen=True):
     tools: Sequence[ToolSpec]
     changes: str = ""
-    """What was changed, for people; empty: nothing."""
+    """A description of the changes; empty if there are none."""
 
 
 def fit_tools(tools: Sequence[ToolSpec], rules: SchemaRules) -> FittedTools:
@@ -105,7 +105,7 @@ def _listed(changed: Sequence[str], shown: int = 20) -> str:
 def fit_schema(
     schema: Mapping[str, Any], rules: SchemaRules, budget: Budget | None = None
 ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """(the fitted schema, what was changed); the schema itself when there is nothing to change."""
+    """(the fitted schema, the changes); the schema itself if there are no changes."""
     if not schema:
         return schema, ()
     budget = budget or Budget(MAX_STEPS)
@@ -123,14 +123,14 @@ def fit_schema(
 
 
 def _passes(rules: SchemaRules) -> tuple[SchemaRules, ...]:
-    """Merged unions can bring enums of several kinds, and a tuple becomes a union; after both twice there are none."""
+    """Merged unions can create mixed enums, and a tuple becomes a union; running both passes twice removes all."""
     if not (rules.unions and rules.values):
         return (rules,)
     return (replace(rules, values=False), replace(rules, unions=False)) * 2
 
 
 def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The names of the arguments, and which are required."""
+    """A schema with only the names of the arguments, and which are required."""
     properties, required = schema.get("properties"), schema.get("required")
     names = [name for name in properties if isinstance(name, str)] if isinstance(properties, Mapping) else []
     made: dict[str, Any] = {"type": "object"}
@@ -146,7 +146,7 @@ def _is_flat(value: object) -> bool:
 
 
 class _Fitting:
-    """One schema on its way."""
+    """The fitting of one schema."""
 
     def __init__(
         self, schema: Mapping[str, Any], rules: SchemaRules, budget: Budget, *, unions_taken: bool = True
@@ -191,11 +191,11 @@ class _Fitting:
             self._depth -= 1
 
     def _parts(self, schema: Mapping[str, Any], base: str) -> dict[str, Any]:
-        """The schema without its references, each schema inside it fitted."""
+        """The schema without its references, with fitted inner schemas."""
         made: dict[str, Any] = {}
         for word, value in schema.items():
             if word in _REFERENCES or word in _PLACES:
-                if word in _PLACES and not _is_flat(value):  # definitions: what refers to them has got them
+                if word in _PLACES and not _is_flat(value):  # definitions: their references are already resolved
                     self._change("references", looser=False)
             elif word in _NAMED and isinstance(value, Mapping):
                 made[word] = {name: self._named(word, of, base) for name, of in value.items()}
@@ -206,7 +206,7 @@ class _Fitting:
                 several = [self._schema(one, base) for one in value]
                 if word != "oneOf" or self._loosened == before:
                     made[word] = several
-                elif "anyOf" not in schema:  # looser ones overlap: several may fit where one did
+                elif "anyOf" not in schema:  # looser schemas overlap: several may match where one did
                     made["anyOf"] = several
             elif word in _SINGLE:
                 before = self._loosened
@@ -255,7 +255,7 @@ class _Fitting:
             if self._budget.left < 0:
                 raise
             self._loosened += 1
-            return {}  # nobody can follow it: anything
+            return {}  # an unresolvable reference accepts anything
         self._followed.append(name)
         try:
             return self._schema(schema, inside)
@@ -263,7 +263,7 @@ class _Fitting:
             self._followed.pop()
 
     def _again(self, reference: object, base: str) -> dict[str, Any]:
-        """A schema inside itself ends here, with its type."""
+        """A recursive schema ends here with its type."""
         schema, _ = self._document.target(reference, base)
         kind = schema.get("type") if isinstance(schema, Mapping) else None
         return {"type": kind} if isinstance(kind, str) else {}
@@ -285,12 +285,13 @@ class _Fitting:
         return whole
 
 
-# ------------------------------------------------------------------------- enums and tuples as types, bounds and words
+# ------------------------------------------------------------------------- enums and tuples as types, bounds and
+# descriptions
 
 
 def plain_enum(schema: Mapping[str, Any], *, unions: bool = True) -> dict[str, Any] | None:
-    """None: its values are texts, or it has none. Without `unions` values of several kinds have a list of types, and
-    which texts there are is known in words only."""
+    """The schema without a mixed enum; None if there is none. Without `unions`, mixed values become a list of types,
+    and only the description lists the strings."""
     if "enum" not in schema and "const" not in schema:
         return None
     values = values_of(schema)
@@ -341,7 +342,7 @@ def _all_values(values: Sequence[Any]) -> str:
 
 
 def plain_tuple(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None: it is no tuple."""
+    """The schema with a plain array for a tuple; None if it is not a tuple."""
     old = isinstance(schema.get("items"), list | tuple)
     elements = schema["items"] if old else schema.get("prefixItems")
     if not old and "prefixItems" not in schema:

@@ -1,8 +1,8 @@
-"""The loop guard for tools that run without the client during one turn (in the gateway, in cursor-agent, in the SDK):
-the same rules as for a client's tools. Counts a call when it begins and its result when it ends.
+"""The loop guard for tools that run without the client during one turn (in the gateway, in cursor-agent, in the SDK),
+with the same rules as for a client's tools.
 
-In: calls with their arguments, results as text. Out: a verdict. At the limit the model is to be told (`Tell`), where
-somebody can; a call that begins after that ends the turn (`EndLoop`). A bounded number of results is kept, as hashes.
+Input: calls with their arguments, and results as text. Output: a verdict. At the limit it warns the model (`Tell`), if
+the backend can; the next call ends the turn (`EndLoop`). Results are kept as hashes, up to a limit.
 """
 
 import logging
@@ -17,21 +17,20 @@ from msgspec import Struct
 from ..core.errors import ErrorKind, GatewayError
 from ..core.tally import tokens
 
-# ---- The loop guard's limits and words: how often a call may repeat (`tool_loop_max_repeat`, 0 is off), five times
-# more for tools that only look or run commands; how long a model may find nothing new (`no_progress`). Warnings and
-# refusals for the model, errors for clients.
+# ---- The loop guard's limits and texts: how often a call may repeat (`tool_loop_max_repeat`, 0 is off), how long a
+# model may find nothing new (`no_progress`), warnings and refusals for the model, errors for clients.
 #
 # The first call is no repeat. A call may repeat `max_repeat` times. A tool that only looks, or runs commands, may
 # repeat five times as often: reading a file again is cheap, and waiting for a command is work.
 
 GENEROUS_FACTOR: Final = 5
 WANDER_STEPS: Final = 20
-"""Steps in a row that only look and bring nothing new, before the model is told."""
+"""Consecutive steps that only look and find nothing new, before the model is warned."""
 WANDER_TOKENS: Final = 50_000
 WANDER_SECONDS: Final = 120.0
-"""What makes them costly. Steps that cost less than both may be twice as many."""
+"""The limits for cheap steps: twice as many are allowed below both."""
 WANDER_AGAIN: Final = 10
-"""After so many more the model is told again."""
+"""Further steps after which the model is warned again."""
 
 LOOKING: Final = frozenset(
     {
@@ -47,7 +46,7 @@ LOOKING: Final = frozenset(
 """Tools that only look, run commands or wait for them: names in lower case, without separators and server prefix."""
 
 NoProgress = Literal["warn", "stop", "off"]
-"""What is done about a model that looks around without anything new."""
+"""The action if a model looks around and finds nothing new."""
 
 _ADVICE: Final = "Do something else, or answer with what you know."
 
@@ -55,7 +54,7 @@ _ADVICE: Final = "Do something else, or answer with what you know."
 class RepeatLevel(Enum):
     BELOW_LIMIT = "below_limit"
     AT_LIMIT = "at_limit"
-    """The last repeat that is allowed: time to warn the model."""
+    """The last allowed repeat: warn the model."""
     PAST_LIMIT = "past_limit"
 
 
@@ -68,12 +67,12 @@ def repeat_level(repeats: int, max_repeat: int, *, generous: bool) -> RepeatLeve
 
 
 def wander_limit(tokens: int, seconds: float) -> int:
-    """How many such steps are allowed; after twice as many the turn may be ended."""
+    """How many steps without progress are allowed; after twice as many the turn may end."""
     return WANDER_STEPS if tokens >= WANDER_TOKENS or seconds >= WANDER_SECONDS else 2 * WANDER_STEPS
 
 
 def wander_level(steps: int, tokens: int, seconds: float, rule: NoProgress) -> RepeatLevel:
-    """AT_LIMIT: it is time to tell the model, the first time or again. PAST_LIMIT: it was told, and the turn ends."""
+    """AT_LIMIT: warn the model, for the first time or again. PAST_LIMIT: end the turn of the warned model."""
     limit = wander_limit(tokens, seconds)
     if rule == "off" or steps < limit:
         return RepeatLevel.BELOW_LIMIT
@@ -88,7 +87,7 @@ def plain_name(tool: str) -> str:
 
 
 def warning(calls: int) -> str:
-    """Goes with a result that the model gets for the last time."""
+    """The warning that is added to a result at the limit."""
     return (
         f"[Note from the gateway: this exact call has now been made {calls} times and gave this same result each time."
         f" Making it again will not help, and the turn will be ended if it is. {_ADVICE}]"
@@ -96,7 +95,7 @@ def warning(calls: int) -> str:
 
 
 def refusal(calls: int) -> str:
-    """Replaces a result."""
+    """The text that replaces a result past the limit."""
     return f"This exact call was made {calls} times. {_ADVICE}"
 
 
@@ -108,7 +107,7 @@ def wander_warning(steps: int, tokens: int) -> str:
 
 
 def loop_error(tool: str, calls: int, outcome: str, *, warned: bool) -> GatewayError:
-    """`outcome`: in a word, empty if unknown."""
+    """`outcome`: one word, empty if unknown."""
     result = f"the same result ({outcome})" if outcome else "the same result"
     return GatewayError(
         ErrorKind.TOOL_LOOP,
@@ -129,11 +128,10 @@ def wander_error(steps: int, tokens: int) -> GatewayError:
     )
 
 
-# ---- The loop guard's second eye: no progress. Counts steps in a row that only look (read, list, search, also by a
-# shell command) and bring no line that was not seen before, and estimates what they cost. Pure.
+# ---- The loop guard's second rule: no progress. Counts consecutive steps that only look (read, list, search, also by a
+# shell command) and return only known lines, and estimates their cost. Pure.
 #
-# One new line in a result is progress, and so is anything that may change something, and a new word of the user. How
-# many steps are too many is in `rule`.
+# A new line in a result, a call that may change something and new words of the user are progress.
 
 READING: Final = frozenset(
     {
@@ -165,11 +163,11 @@ _CHANGES: Final = r">(?!&|\s*/dev/null)|`|\$\(|\btee\b"
 _SPLIT: Final = r"\|\||&&|[|;\n]"
 _COMMANDS: Final = ("command", "cmd", "script")
 MAX_LINES: Final = 200_000
-"""Lines that are remembered; a conversation with more is not judged further."""
+"""Remembered lines; a conversation with more is no longer checked."""
 
 
 def only_looks(tool: str, arguments: str) -> bool:
-    """A call that changes nothing, as far as its name and its command tell."""
+    """Whether a call changes nothing, judged by its name and its command."""
     name = plain_name(tool)
     if name in READING:
         return True
@@ -197,22 +195,22 @@ def _part_looks(part: str) -> bool:
 
 
 class Wander:
-    """One conversation, step by step."""
+    """Counts the steps without progress in one conversation."""
 
     __slots__ = ("_context", "_seen", "since", "steps", "tokens")
 
     def __init__(self, context_chars: int = 0) -> None:
         self.steps = 0
-        """In a row, without anything new."""
+        """Consecutive steps without anything new."""
         self.tokens = 0
-        """What they made the model read, estimated: each step reads everything before it."""
+        """Estimated tokens that the model read in these steps: each step reads the whole context before it."""
         self.since: float | None = None
-        """When the first of them was, where there is a clock."""
+        """The time of the first of these steps, if there is a clock."""
         self._context = context_chars
         self._seen: set[int] = set()
 
     def step(self, results: Iterable[str], *, looks: bool, now: float | None = None) -> None:
-        """`looks`: none of the step's calls may change something."""
+        """`looks`: no call of the step can change anything."""
         new = not looks
         for result in results:
             self._context += len(result)
@@ -239,8 +237,8 @@ def _lines(result: str) -> Sequence[str]:
     return [stripped for line in result.splitlines() if (stripped := line.strip())] or [""]
 
 
-# ---- What of a tool's result the loop guard compares: its words, without keys that differ each time (times, ids), and
-# of a long one the beginning. Pure.
+# ---- The part of a tool's result that the loop guard compares: its text without keys that differ each time (times,
+# ids), cut to a limit. Pure.
 
 MAX_COMPARED: Final = 64 * 1024
 _DEPTH: Final = 16
@@ -267,7 +265,7 @@ def _words(value: object, depth: int) -> Iterator[str]:
 log = logging.getLogger(__name__)
 
 MAX_REMEMBERED: Final = 10_000
-"""Different results of one turn. After that the counting starts again."""
+"""Different results of one turn; after that the count is reset."""
 
 
 class GuardSettings(Struct, frozen=True):
@@ -277,11 +275,11 @@ class GuardSettings(Struct, frozen=True):
 
 
 class Tell(Struct, frozen=True):
-    """The model should hear this before it goes on."""
+    """A warning that the model should get before it goes on."""
 
     message: str
     lost: bool = False
-    """It looks around without anything new; otherwise one call repeats."""
+    """True: the model finds nothing new. False: one call repeats."""
 
 
 class EndLoop(Struct, frozen=True):
@@ -292,7 +290,7 @@ LiveVerdict = Tell | EndLoop | None
 
 
 class _LiveRun(Struct):
-    """One call, made again and again with the same result."""
+    """One call that repeats with the same result."""
 
     result: int
     repeats: int = 0
@@ -304,7 +302,7 @@ class LiveGuard:
     def __init__(
         self, settings: GuardSettings, clock: Callable[[], float], context_chars: int = 0, *, tells: bool = True
     ) -> None:
-        """`context_chars`: what the model reads at the beginning. `tells`: the model can be told something."""
+        """`context_chars`: the size of the context at the beginning. `tells`: whether the model can be warned."""
         self._settings = settings
         self._tells = tells
         self._clock = clock
@@ -314,7 +312,7 @@ class LiveGuard:
         self._warned = False
 
     def began(self, tool: str, arguments: str) -> EndLoop | None:
-        """A call is about to run, or has just begun."""
+        """Check a call that is about to run or has just begun."""
         run = self._runs.get((tool, arguments))
         if run is None or self._level(tool, run.repeats + 1) is not RepeatLevel.PAST_LIMIT:
             return None
@@ -322,14 +320,14 @@ class LiveGuard:
         return EndLoop(loop_error(tool, self.calls(tool, arguments), "", warned=self._warned and self._tells))
 
     def calls(self, tool: str, arguments: str) -> int:
-        """How often this call was made with the same result, one that is about to be made included."""
+        """How often this call was made with the same result, including the call that is about to run."""
         run = self._runs.get((tool, arguments))
         return 1 if run is None else run.repeats + 2
 
     def ended(self, tool: str, arguments: str, result: str) -> LiveVerdict:
-        """Its result is there; empty when nobody told it."""
+        """Count the result of a call; `result` is empty if it is not known."""
         call, found = (tool, arguments), hash(result)
-        if (*call, found) not in self._seen:  # the model looks elsewhere, or what it looks at moves
+        if (*call, found) not in self._seen:  # the model makes another call, or the result changed
             self._runs.clear()
             if len(self._seen) >= MAX_REMEMBERED:
                 self._seen.clear()

@@ -1,9 +1,7 @@
-"""The session engine: carries out the plan, claims a ticket so that of two racing requests one resumes, parks turns
-with a timeout and evicts some, replays when a parked turn is gone, stores finished conversations by account, ends all
-at shutdown.
-
-Everything between two awaits is one step: a ticket is claimed in the same step in which it is looked up, so of two
-requests that race for one turn exactly one resumes it.
+"""The session engine: carries out the plan, parks turns with a timeout and evicts the oldest, replays if a parked turn
+is gone, stores finished conversations by account, and ends all turns at shutdown.
+Code between two awaits is atomic: a ticket is looked up and claimed without an await in between, so only one of two
+racing requests resumes the turn.
 """
 
 import asyncio
@@ -47,18 +45,18 @@ class SessionLimits(Struct, frozen=True):
     disconnect_grace: float = 2.0
     max_answer_bytes: int = MAX_ANSWER_BYTES
     arguments: ArgumentRule = "note"
-    """What is done about a call whose arguments do not fit its tool's schema."""
+    """The rule for a call whose arguments do not fit its tool's schema."""
     scope: str = ""
-    """Whose conversations these are: backend, host, account."""
+    """The owner of the conversations: backend, host, account."""
 
 
 RunEnded = Callable[[RunRecord], None]
-"""A run is over, whether or not its answer was read to the end."""
+"""Called when a run is over, whether or not its answer was read to the end."""
 
 
 def _is_anothers(request: TurnRequest, turn: TurnRequest) -> bool:
-    """Whether the request begins another conversation with a copy of the turn's: it has another name, and words after
-    the results. Names alone decide nothing: a program in between may make one for each request."""
+    """Whether the request begins another conversation with a copy of the turn's: the name differs, and words follow the
+    results. A name alone is no proof, because an intermediate program may create one per request."""
     return bool(request.hint and turn.hint and request.hint != turn.hint) and not ends_with_results(request.messages)
 
 
@@ -92,9 +90,9 @@ class Sessions:
         self._store = store
         self._live: dict[str, LiveTurn] = {}
         self._by_ticket: dict[str, LiveTurn] = {}
-        self._replaying: dict[tuple[str, str], LiveTurn] = {}  # by owner and the calls whose results they began with
-        self._starting: dict[tuple[str, str], Parked] = {}  # the same, while they are being started
-        self._parked: dict[str, LiveTurn] = {}  # in the order in which they were parked
+        self._replaying: dict[tuple[str, str], LiveTurn] = {}  # by owner and call id of the first results
+        self._starting: dict[tuple[str, str], Parked] = {}  # the same keys, for turns being started
+        self._parked: dict[str, LiveTurn] = {}  # in parking order
         self._closing = False
 
     @property
@@ -110,11 +108,11 @@ class Sessions:
         return [turn_view(live) for live in islice(self._live.values(), limit)]
 
     def said(self) -> dict[str, int]:
-        """Turn -> about how many tokens its response has; of those that have one."""
+        """Turn id -> estimated tokens of its response, for turns with a response."""
         return {sid: live.fold.tokens for sid, live in self._live.items() if live.fold is not None}
 
     def cancel(self, sid: str, why: GatewayError) -> bool:
-        """End a turn, with the reason for its reader. False: there is no such turn."""
+        """End a turn; its reader gets the error `why`. False if there is no such turn."""
         live = self._live.get(sid)
         if live is not None:
             live.cancelled = why
@@ -122,7 +120,7 @@ class Sessions:
         return live is not None
 
     def forget(self, conversation: str, why: GatewayError) -> int:
-        """End its turns, how many there are. What is still told of them names no conversation."""
+        """End the turns of a conversation and return their number. Their records no longer name the conversation."""
         turns = [sid for sid, live in self._live.items() if live.account.conversation == conversation]
         for sid in turns:
             self._live[sid].account.conversation = ""
@@ -130,7 +128,7 @@ class Sessions:
         return len(turns)
 
     def held_elsewhere(self, request: TurnRequest, owner: str = "") -> tuple[Held, ...] | None:
-        """Where the turns live that wait for the results in this request; None: one of them is here."""
+        """The gateways with the turns that wait for this request's results; None if one of the turns is here."""
         tickets = [result.call_id for result in new_results(request)]
         given = [(owner, ticket) for ticket in tickets]
         if not (self._by_ticket.keys().isdisjoint(tickets) and self._replaying.keys().isdisjoint(given)):
@@ -140,9 +138,9 @@ class Sessions:
         return tuple([held for ticket in tickets if (held := held_by(ticket)) is not None])
 
     async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE, gone: str = "") -> Response:
-        """A response for this request; raises GatewayError when there is none to be had. `request` is what the client
-        said, `model_request` what the model is told: the loop guard may have added a word. `gone`: why a turn that is
-        not known here cannot be resumed."""
+        """A response for this request; raises GatewayError if the request cannot be served. `request` is the client's
+        request; `model_request` may have a warning of the loop guard. `gone`: why a turn that is not known here cannot
+        be resumed."""
         if request.fallbacks:
             request = going_on(request, self._known(request, origin.owner).values())
         model_request = await self._guarded(request, origin.owner)
@@ -221,7 +219,7 @@ class Sessions:
         return response
 
     async def _guarded(self, request: TurnRequest, owner: str) -> TurnRequest:
-        """What the model is told; the client's own words stay in the transcript. A loop ends its parked turn."""
+        """The request for the model, with a warning if it loops. A loop error ends the parked turn."""
         try:
             return await aside(self._guard, request) if request.large else self._guard(request)
         except GatewayError:
@@ -230,8 +228,8 @@ class Sessions:
             raise
 
     def _key(self, transcript: bytes, owner: str) -> bytes:
-        """The store outlives a change of backend, host or account; a conversation belongs to the one that had it, and
-        to the key that it was opened with."""
+        """The store's key of a transcript. The store outlives a change of backend, host or account, so the key includes
+        them and the owner's access key."""
         scope = f"{self._limits.scope}\0{owner}" if owner else self._limits.scope
         return hashlib.sha256(scope.encode() + b"\0" + transcript).digest()
 
@@ -240,8 +238,8 @@ class Sessions:
         return snapshot if snapshot is not None and snapshot.backend == self._backend.name else None
 
     def _known(self, request: TurnRequest, owner: str) -> dict[str, Parked]:
-        """The owner's turns that wait for what is new in this request. A sub-agent may begin with a copy of the
-        conversation that called it, results included: that turn is not its own."""
+        """The owner's turns for the new results in this request. A sub-agent may begin with a copy of its caller's
+        conversation, including results: the caller's turn does not belong to it."""
         known: dict[str, Parked] = {}
         for ticket in [result.call_id for result in new_results(request)]:
             asked, replayed = self._by_ticket.get(ticket), self._replaying.get((owner, ticket))
@@ -254,8 +252,8 @@ class Sessions:
         return known
 
     async def _compared(self, request: TurnRequest, owner: str) -> Compare:
-        """`alike`, done before for the turns that this large request may repeat. A turn that goes on in between is
-        compared anew."""
+        """`alike`, computed in advance for the turns that this large request may repeat. A turn that resumes meanwhile
+        is compared again."""
         done: list[tuple[tuple[Message, ...], Alike]] = []
         for parked in self._known(request, owner).values():
             if not any(history is parked.history for history, _ in done):
@@ -278,7 +276,7 @@ class Sessions:
                 model_request = replace(model_request, charge=account.charge)
         given = new_results(model_request)
         owner = account.origin.owner
-        for result in given:  # a client may repeat this request, too, and at once
+        for result in given:  # a client may repeat this request immediately
             self._starting[owner, result.call_id] = Parked.starting(request, given)
         try:
             live = await self._started(request, model_request, account, known)
@@ -298,7 +296,7 @@ class Sessions:
         if known is not None:
             chain, snapshot = known.chain, known.snapshot
             unchained = request.messages[last_answer(request.messages) :]
-        if request.large:  # now, and not when its answer is complete
+        if request.large:  # now, not after the answer
             chain = await aside(chained, chain, request.tools, unchained)
             unchained = ()
         turn = await self._backend.start(model_request, snapshot)
@@ -312,7 +310,7 @@ class Sessions:
                 del self._replaying[given]
 
     async def _resume(self, live: LiveTurn, request: TurnRequest, decision: Resume) -> None:
-        live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds it running
+        live.happened(Happening.RESULTS)  # claimed: a second request for this ticket finds the turn running
         self._parked.pop(live.tickets.sid, None)
         live.open.clear()
         self._forget_given(live)
@@ -349,7 +347,7 @@ class Sessions:
             arguments=self._limits.arguments,
         )
 
-    # ---- what a response reports
+    # ---- callbacks of a response
 
     def issue(self, live: LiveTurn, ticket: str) -> None:
         live.open.append(ticket)
@@ -365,7 +363,7 @@ class Sessions:
         if reply.usage is not None and reply.usage.run is not None:
             self._tell(live, happening.name.lower(), reply.usage.run)
         if live.state is SessionState.OVER:
-            return  # the gateway stopped it in between
+            return  # the gateway has stopped the turn meanwhile
         live.answer = answer_message(reply)
         if happening is Happening.PAUSED:
             self._park(live)
@@ -384,7 +382,7 @@ class Sessions:
 
     def _give_up(self, response: Response) -> None:
         response.give_up()
-        live = response.live  # another one than before, if the response was started anew in between
+        live = response.live  # not the old turn if the response was restarted
         if live.state is SessionState.RUNNING:
             live.happened(Happening.HUNG_UP)
         if live.state is SessionState.DETACHED:
@@ -394,7 +392,7 @@ class Sessions:
 
     def _park(self, live: LiveTurn) -> None:
         live.happened(Happening.PAUSED)
-        live.before()  # now, with the answer out, and not while a client waits for what its results lead to
+        live.before()  # computed now, while no client waits
         sid = live.tickets.sid
         self._parked[sid] = live
         loop = asyncio.get_running_loop()

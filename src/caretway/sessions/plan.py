@@ -1,10 +1,9 @@
-"""Which turn a request belongs to, and why: resume by tickets, continue a known transcript, replay (changed model,
-tools or history), fresh; a repeated request (an SDK's retry) gets the same answer, or 409 while the first is in
-progress; missing, doubled, unknown results. Pure.
-
-Tickets decide first: results for a parked turn resume that turn. Clients may change our newest answer when they send it
+"""Decides which turn a request belongs to: resume by tickets, continue a known transcript, replay (changed model, tools
+or history), or fresh. A repeated request (an SDK's retry) gets the same answer, or 409 while the first is in progress.
+Pure.
+Tickets decide first: results for a parked turn resume that turn. Clients may change the newest answer when they send it
 back, so its tickets identify it; all earlier messages must be unchanged. The transcript decides next: an exact prefix
-that ends with our last answer continues that conversation. Any other history is sent to a new run.
+that ends with the last answer continues that conversation. Any other history is sent to a new run.
 """
 
 import re
@@ -33,23 +32,23 @@ from ..core.request import (
 from ..core.turn import Abilities, Snapshot
 from .transcript import Chain, canonical, tools_key
 
-# ---- Tools that a client added, changed or removed while its turn was parked: whether the turn goes on without them,
-# or must be replayed because a new one was asked for or loaded. Pure.
+# ---- Tools that a client added, changed or removed while its turn was parked: decides whether the turn resumes without
+# new tools or must be replayed because one is mentioned or loaded. Pure.
 #
-# A live run cannot be given new tools. Mostly nobody misses them (a server of the client's came up late): they wait
-# until the next run. But some tools load others, and the model is about to call what it loaded.
+# A live run cannot get new tools. Usually they can wait until the next run (one of the client's MCP servers started
+# late). But some tools load others, and the model is about to call a loaded tool.
 
 MOST_OF_ONE: Final = 16_384
 MOST_IN_ALL: Final = 131_072
-"""Characters of one text, and of all, that are searched for new tools' names; texts that load tools are short."""
+"""Characters of one text, and of all, that are searched for new tools' names. Texts that load tools are short."""
 _WORD: Final = re.compile(r"[\w-]+")
 _LOADS: Final = re.compile(r"tool", re.IGNORECASE)
-"""In the name of a tool that loads others: ToolSearch, load_tools, enable_toolset."""
+"""Part of the name of a tool that loads others: ToolSearch, load_tools, enable_toolset."""
 
 
 def grown(offered: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, ...] | None:
-    """The names of the tools that were added; None when one was changed or taken away. A tool of another namespace
-    that has the name now is another one: the live run's calls are not meant for it."""
+    """The names of the added tools; None if a tool was changed or removed. A tool that has moved to another namespace
+    counts as changed, because the live run's calls do not refer to it."""
     if offered == now:
         return ()
     by_name = {tool.name: tool for tool in now}
@@ -63,8 +62,8 @@ def grown(offered: Sequence[ToolSpec], now: Sequence[ToolSpec]) -> tuple[str, ..
 
 
 def asked_for(new: Sequence[str], answer: Message, tail: Sequence[Message], history: Sequence[Message]) -> str | None:
-    """The first of the new tools that is mentioned: in our calls, results, or by the user; None when none is. Words
-    that are meant for the model may name a tool's server instead (`vault` for `mcp__vault__reveal`)."""
+    """The first new tool that the answer's calls, the results or the user mention, or None. Calls and the user may name
+    a tool's server instead (`vault` for `mcp__vault__reveal`)."""
     calls = [part for part in answer.parts if isinstance(part, ToolCall)]
     prompt = next((message for message in reversed(history) if message.role is Role.USER), None)
     beside = [message.text for message in tail]
@@ -72,7 +71,7 @@ def asked_for(new: Sequence[str], answer: Message, tail: Sequence[Message], hist
     given = _words(part.text for message in tail for part in message.parts if isinstance(part, ToolResult))
     meant = [name for name in new if name in said or name in given] or [name for name in new if _server(name) in said]
     if not meant and any(_LOADS.search(call.name) for call in calls):
-        return new[0]  # some do not say what they loaded
+        return new[0]  # some loaders do not name the loaded tools
     return meant[0] if meant else None
 
 
@@ -93,13 +92,13 @@ def _words(texts: Iterable[str]) -> set[str]:
     return words
 
 
-# ---- Whether a client that brings tool results changed the history: an edited call argument or an earlier message
+# ---- Decides whether a client that sends tool results changed the history: an edited call argument or earlier message
 # makes it another conversation; added words, split messages and filled-in defaults do not. Pure.
 #
-# Of our newest answer the tickets are the proof: clients put words beside our calls, drop ours, split the answer into
-# several messages, fill in a tool's defaults. But a value in a call that now says something else is an edit (people are
-# asked before a tool runs, and change what it is to do), and the run would take the result for that of its own call.
-# What was said before that answer must be the same, spelling apart.
+# Tickets prove the newest answer: clients add words to it, drop words, split it into several messages, and fill in a
+# tool's defaults. But a changed value in a call is an edit (users are asked before a tool runs and may change the
+# call), and the run would take the result for the result of its own call. All earlier messages must be the same, apart
+# from spelling.
 
 
 def known_before(
@@ -109,14 +108,14 @@ def known_before(
     before: Callable[[], bytes],
     spelled: Chain | None = None,
 ) -> int | None:
-    """How many messages of `sent` are the conversation before `answer`; None when it is another one. `sent` ends with
-    the client's account of the answer; `before` is the fingerprint of what was said before it; `spelled` the
+    """How many messages of `sent` precede `answer`; None if `sent` is another conversation. `sent` ends with the
+    client's version of the answer; `before` is the fingerprint of the messages before the answer; `spelled` the
     chain of `sent` up to the assistant's last words, when it is known.
 
     Nearly every client sends what it sent before, unchanged. That is seen without spelling it all out once more;
     a changed request may still mean the same."""
     if not sent:
-        return 0  # results alone: there is nothing to compare
+        return 0  # only results: nothing to compare
     count = len(history)
     if sent[:count] == history and _retells(sent[count:], answer):
         return count
@@ -125,7 +124,7 @@ def known_before(
         last -= 1
     chain = Chain(b"").add(sent[:last]) if spelled is None else spelled.copy()
     wanted = before()
-    for count in range(last, len(sent)):  # an answer may follow words of the assistant that the client itself put there
+    for count in range(last, len(sent)):  # the client may have put assistant messages before the answer
         if chain.said() == wanted and _retells(sent[count:], answer):
             return count
         chain.add((sent[count],))
@@ -145,7 +144,7 @@ def _retells(sent: Sequence[Message], answer: Message) -> bool:
 
 
 def _edited(ours: str, theirs: str) -> bool:
-    """A value that we wrote says something else now. Values may be added or left out on the way."""
+    """Whether a value of the call has changed. Added or missing values are no edit."""
     if canonical_json(ours) == canonical_json(theirs):
         return False
     wrote, sent = _object(ours), _object(theirs)
@@ -153,7 +152,7 @@ def _edited(ours: str, theirs: str) -> bool:
 
 
 def _object(arguments: str) -> dict[str, object]:
-    """In the canonical spelling; what is no object has no values that could be compared."""
+    """The arguments in canonical spelling; empty if they are not an object."""
     try:
         value = msgspec.json.decode(canonical_json(arguments))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -162,32 +161,32 @@ def _object(arguments: str) -> dict[str, object]:
 
 
 class Parked(Struct, frozen=True):
-    """What the plan needs to know about a turn that waits."""
+    """The facts about a waiting turn that the plan uses."""
 
     sid: str
     tickets: frozenset[str]
-    """The calls it waits for."""
+    """The calls that the turn waits for."""
     model: str
     tools: tuple[ToolSpec, ...]
-    """What its run was offered."""
+    """The tools that its run was offered."""
     history: tuple[Message, ...]
-    """What its newest request said."""
+    """The messages of its newest request."""
     answer: Message
-    """What it answered: the calls."""
+    """Its newest answer, with the calls."""
     before: Callable[[], bytes]
-    """Fingerprint of all that was said before that answer."""
+    """The fingerprint of the messages before `answer`."""
     waiting: bool
-    """False: it has our tickets and is past them (answered before, running, or being resumed)."""
+    """False if its tickets are used up: the turn was resumed, is running or is being resumed."""
     given: tuple[ToolResult, ...] = ()
-    """The results that it was resumed with last."""
+    """The results of its last resumption."""
     own: bool = True
-    """Its own tickets are asked for; False: results of another turn's calls, with which its history was replayed."""
+    """Whether the results are for its own tickets; False: it replays another turn with these results."""
     abandoned: bool = False
-    """The client of its newest request hung up."""
+    """Whether the client of its newest request hung up."""
 
     @classmethod
     def starting(cls, request: TurnRequest, given: tuple[ToolResult, ...]) -> "Parked":
-        """A turn that is being started with these results."""
+        """A turn that is being started with the results `given`."""
         return cls(
             sid="",
             tickets=frozenset(),
@@ -209,11 +208,11 @@ class Fresh(Struct, frozen=True):
 class Replay(Struct, frozen=True):
     reason: str
     instead_of: str | None = None
-    """A live turn that this one takes the place of."""
+    """The live turn that the new turn replaces."""
 
 
 class Repeat(Struct, frozen=True):
-    """The client repeats a request that was answered: it gets the same answer."""
+    """A repeated request that was answered gets the same answer."""
 
     sid: str
     reason: str = "the same request was answered before"
@@ -225,7 +224,7 @@ class Resume:
     results: tuple[ToolResult, ...]
     extra: tuple[Text, ...]
     known: int = field(compare=False)
-    """How many messages of the request stand before our newest answer."""
+    """How many messages of the request precede the newest answer."""
     reason: str = "tool results for a parked turn"
 
 
@@ -233,13 +232,13 @@ class Resume:
 class Continue:
     snapshot: Snapshot
     chain: Chain = field(compare=False)
-    """Of the transcript that is continued."""
+    """The chain of the continued transcript."""
     reason: str = "the transcript is known"
 
 
 Plan = Fresh | Replay | Resume | Continue | Repeat
 Alike = Literal["words", "results"] | None
-"""What is the same of two requests: all their words; the conversation and the results that end it; or neither."""
+"""How far two requests are equal: `words`: completely; `results`: same conversation and results, other words; None."""
 Compare = Callable[[tuple[Message, ...], tuple[Message, ...]], Alike]
 
 
@@ -299,19 +298,19 @@ def _by_ticket(
     turn = known[0]
     if any(other.sid != turn.sid for other in known):
         return Replay("tickets of several turns")
-    results = tuple(dict.fromkeys(results))  # the same result twice is one result
+    results = tuple(dict.fromkeys(results))  # drop duplicate results
     given = {result.call_id for result in results}
     if len(given) < len(results):
         return Replay("several results for one ticket")
     if not turn.waiting or given - turn.tickets:
         decision = _given_before(said or request.messages, request.model, results, turn, compare)
         if isinstance(decision, Repeat) and grown(turn.tools, request.tools) is None:
-            return Replay("the tools changed", turn.sid)  # the old answer calls what the client has no longer
+            return Replay("the tools changed", turn.sid)  # the old answer calls removed tools
         return decision
     if turn.model != request.model:
         return Replay("the model changed")
     if request.tool_choice.mode == "named" and all(tool.name != request.tool_choice.name for tool in turn.tools):
-        return Replay(f"a call of {request.tool_choice.name} is demanded", turn.sid)  # the run was not offered it
+        return Replay(f"a call of {request.tool_choice.name} is demanded", turn.sid)  # the run lacks this tool
     if request.tool_choice.mode == "none":
         return Replay("calls are forbidden", turn.sid)  # the run was offered tools
     new = grown(turn.tools, request.tools)
@@ -320,7 +319,7 @@ def _by_ticket(
     before = request.messages[: len(request.messages) - len(tail)]
     sent_before = known_before(before, turn.history, turn.answer, turn.before, chains.before if chains else None)
     if sent_before is None:
-        return Replay("the history changed")  # the live run remembers another one
+        return Replay("the history changed")  # the live run has another history
     if missing := sorted(turn.tickets - given):
         raise bad_request(
             f"Results are missing for: {', '.join(missing)}. Every call of a step is answered in one request.",
@@ -329,7 +328,7 @@ def _by_ticket(
             hint="To go on without them, send `x-caretway-session: fresh`.",
         )
     if new and (loaded := asked_for(new, turn.answer, tail, before)) is not None:
-        return Replay(f"a tool was loaded: {loaded}", turn.sid)  # the live run was not offered it and cannot call it
+        return Replay(f"a tool was loaded: {loaded}", turn.sid)  # the live run cannot call this tool
     beside = _beside(before, tail)
     if beside is None:
         return Replay("an image beside tool results")
@@ -340,11 +339,10 @@ def _by_ticket(
 def _given_before(
     said: tuple[Message, ...], model: str, results: tuple[ToolResult, ...], turn: Parked, compare: Compare
 ) -> Plan:
-    """SDKs repeat a request after a timeout. A second run never starts beside a live one for the same calls.
-
-    Clients put a clock or a reminder beside results. With other words there the old answer is not an answer to this
-    request, so the run that gave it makes room for a new one: nobody asks for what it waits for. Should somebody answer
-    its calls all the same, that is replayed."""
+    """The plan for results that a turn already has. SDKs repeat a request after a timeout; a second run for the same
+    calls never starts while the first is live.
+    Clients add a clock or a reminder to results. With other words the old answer does not fit this request, so a new
+    run replaces its run. Results for the replaced run's calls are replayed."""
     same = compare(said, turn.history) if model == turn.model else None
     if not turn.own and same is None:
         return Replay("unknown or expired ticket")
@@ -373,7 +371,7 @@ def alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> Alike:
 
 
 def _same_words(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
-    """Spelling apart. Most messages are repeated as they were, and are not spelled out."""
+    """Equal apart from spelling. Identical messages, the usual case, need no canonical form."""
     if len(one) != len(other):
         return False
     return all(mine == theirs or canonical(mine) == canonical(theirs) for mine, theirs in zip(one, other, strict=True))
@@ -388,9 +386,9 @@ class Chains(Struct, frozen=True):
     """The chained fingerprints of a request's history, computed once."""
 
     before: Chain
-    """Up to the assistant's last words."""
+    """Up to the assistant's last answer, without it."""
     whole: Chain
-    """Those included."""
+    """Up to the assistant's last answer, including it."""
 
 
 def history_chains(request: TurnRequest) -> Chains:
@@ -402,7 +400,7 @@ def history_chains(request: TurnRequest) -> Chains:
 
 
 def _beside(history: Sequence[Message], tail: Sequence[Message]) -> tuple[Text, ...] | None:
-    """What was said beside the results; None when it cannot travel with them. Repeated system messages do not count."""
+    """The texts next to the results; None if the run cannot take them. Repeated system messages do not count."""
     said: list[Text] = []
     known: set[str] | None = None
     for message in tail:

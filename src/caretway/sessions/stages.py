@@ -1,12 +1,8 @@
-"""JSON answers (`response_format`, `output_config`): the instruction to the model, a Markdown fence that is removed
-from the stream, and a note whether the answer is valid JSON and matches its schema. Never repairs or withholds an
-answer.
-
-`with_instructions` adds the words to a request. The stage removes a Markdown code fence around the whole answer, and
-adds a `Note` that says whether the answer is valid. It never repairs an answer and never withholds one.
-
-In: events. Out: the same, without the fence, with a note before `TurnEnded`. Remembered: what may be a fence (less than
-a kilobyte), and the text so far up to a limit, because a schema can only be checked against the whole.
+"""JSON answers (`response_format`, `output_config`): `with_instructions` adds the instruction for the model to a
+request. The stage removes a Markdown code fence around the whole answer and adds a `Note` that says whether the answer
+is valid JSON and matches its schema. It never repairs or withholds an answer.
+Input: events. Output: the same events without the fence, with a note before `TurnEnded`. State: a possible fence (less
+than a kilobyte), and the text so far up to a limit, because a schema needs the whole text.
 """
 
 import re
@@ -36,30 +32,29 @@ from ..core.turn import Stage
 from ..schemas.check import SchemaChecker
 from ..schemas.run import Unreadable
 
-# ---- Stop sequences, also when they are split across chunks: what may be the beginning of one is held back, the first
-# complete one ends the answer and upstream. Not inside reasoning, tool arguments or an open call.
+# ---- Stop sequences, also split across chunks: text that may begin a sequence is held back, and the first complete
+# sequence ends the answer and upstream. Reasoning, tool arguments and text during an open call are not searched.
 #
-# In: events. Out: the same, until a sequence is complete; then the text before it, `TurnEnded`, and nothing more.
-# Remembered: for each sequence, how much of it the text ends with. The longest of these prefixes is held back, and
-# needs no buffer of its own. Only text is searched, not reasoning and not tool arguments.
+# Input: events. Output: the same events, until a sequence is complete; then the text before it, `TurnEnded`, and
+# nothing more. State: for each sequence, the length of its prefix that the text ends with. The longest of these
+# prefixes is held back and needs no buffer.
 #
-# The sequence that is complete first wins (of two at the same place, the longer one), so the result does not depend on
-# how upstream cut the text into pieces. Each character is read once per sequence, and a sequence that has not begun is
-# searched for with `str.find`.
+# The first complete sequence wins (of two that end at the same place, the longer), so the result does not depend on the
+# chunks. Each character is read once per sequence, and `str.find` searches for a sequence that has not begun.
 
-# ---- `max_tokens` as a local cut: where an answer ends, by our own count of four characters a token, and upstream with
-# it. Only where the setting `max_tokens` says `cut`; otherwise the wish is named as ignored.
+# ---- `max_tokens` as a local cut: ends the answer and upstream by the gateway's own count of four characters a token.
+# Only if the setting `max_tokens` is `cut`; otherwise the parameter is reported as ignored.
 #
-# Cursor has no such field. Thinking and text count, because they do for OpenAI and Anthropic; a call is never cut. In:
-# events. Out: the same, until the count is reached; then `TurnEnded` with the reason `length`, and nothing more.
-# Remembered: how many characters are left.
+# Cursor has no such field. Thinking and text count, as with OpenAI and Anthropic; a call is never cut. Input: events.
+# Output: the same events, until the count is reached; then `TurnEnded` with the reason `length`, and nothing more.
+# State: the number of characters left.
 
 NAMES: Final = frozenset({"max_tokens", "max_completion_tokens", "max_output_tokens"})
-"""What the APIs call it."""
+"""The names of the parameter in the APIs."""
 
 
 def honour_max_tokens(request: TurnRequest) -> TurnRequest:
-    """The wish is granted, and so not named as ignored."""
+    """The request without `max_tokens` among the ignored fields."""
     if request.max_output is None or NAMES.isdisjoint(request.ignored):
         return request
     return replace(request, ignored=tuple(name for name in request.ignored if name not in NAMES))
@@ -120,10 +115,10 @@ class StopSequences:
         match event:
             case TextDelta(text=text):
                 if self._open_calls:
-                    return [event]  # the turn cannot end inside a call; nothing is held here, the call flushed it
+                    return [event]  # the turn cannot end inside a call, whose start flushed held text
                 return self._text(text)
             case ReasoningDelta() | TurnStarted() | UsageReported() | Note():
-                return [event]  # not part of the text's order: held text need not come before it
+                return [event]  # independent of the text: may overtake held text
             case ToolCallStarted():
                 self._open_calls += 1
             case ToolCallReady():
@@ -215,20 +210,20 @@ def _piece(held: _Matcher, before: int, text: str, size: int) -> list[Event]:
 
 NOTE_KEY: Final = "response_format"
 MAX_CHECKED: Final = 1024 * 1024
-"""Characters. A longer answer is passed on unchecked; no model writes one today."""
+"""Characters. A longer answer is passed on unchecked; no current model writes one."""
 _MAX_DETAIL: Final = 300
 
-# Counts are limited inside the patterns, so that what is held back is limited too, however the text is cut.
+# The patterns bound their counts, so the held text is bounded too, for any chunks.
 _OPENING: Final = re.compile(r"\s{0,200}```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?\n")
 _MAYBE_OPENING: Final = re.compile(r"\s{0,200}(?:`{0,2}|```[A-Za-z0-9_+.-]{0,40}[ \t]{0,40}\r?)")
 _CLOSING: Final = re.compile(r"(?:\r?\n)?```\s{0,200}")
 _MAYBE_CLOSING: Final = re.compile(r"(?<!`)(?:(?:\r?\n)?(?:`{1,2}|```\s{0,200})|\r?\n|\r)\Z")
-"""Every prefix of a closing fence. Only such a prefix has to be held back."""
+"""Every prefix of a closing fence; only such a prefix is held back."""
 
 
 def with_instructions(request: TurnRequest) -> TurnRequest:
-    """The request with the format in words, after the client's own system messages. It is not at the end, because the
-    last message must stay the one to answer, and this place is the same in every turn.
+    """The request with an instruction about the format after the client's own system messages. Not at the end, because
+    the last message must stay the message to answer, and this place is the same in every turn.
     """
     if request.output_format is None:
         return request
@@ -267,7 +262,7 @@ class OutputFormatStage:
         self._at = _At.START
         self._held = ""
         self._last = ""
-        """The last character that was passed on: a closing fence has no fourth backtick before it."""
+        """The last character that was passed on: a closing fence must not follow another backtick."""
         self._text: list[str] = []
         self._size = 0
         self._called = False
@@ -277,7 +272,7 @@ class OutputFormatStage:
             case TextDelta(text=text):
                 return self._emit(self._unwrap(text))
             case ReasoningDelta() | TurnStarted() | UsageReported() | Note():
-                return [event]  # not part of the text's order: held text need not come before it
+                return [event]  # independent of the text: may overtake held text
             case TurnEnded(reason=reason):
                 return [*self._emit(self._close()), *self._note(reason), event]
             case ToolCallStarted():
@@ -313,7 +308,7 @@ class OutputFormatStage:
         return text
 
     def _close(self) -> str:
-        """The text ended, or a call interrupted it: what is held back is the closing fence, or plain text."""
+        """The held text at the end of the text or before a call; empty if it is the closing fence."""
         held, self._held = self._held, ""
         fenced, self._at = self._at is _At.FENCED, _At.PLAIN
         return "" if fenced and _CLOSING.fullmatch(held) else held
@@ -330,14 +325,14 @@ class OutputFormatStage:
 
     def _note(self, reason: StopReason) -> list[Event]:
         if reason is StopReason.REFUSAL or (self._called and not self._size):
-            return []  # there is no answer to judge
+            return []  # there is no answer to check
         if self._size > MAX_CHECKED:
             return [Note(NOTE_KEY, f"not checked: the answer is longer than {MAX_CHECKED} characters")]
         return [Note(NOTE_KEY, verdict("".join(self._text), self._wanted))]
 
 
 def verdict(text: str, wanted: OutputFormat) -> str:
-    """`valid`, or what is wrong, or why it was not checked."""
+    """`valid`, the problem, or the reason why the text was not checked."""
     if crowded(text):
         return "not checked: the answer holds too many values"
     try:

@@ -1,9 +1,8 @@
-"""Finished conversations in SQLite, to continue them later, also after a restart: least recently used and too old ones
-are pruned, branches are copied, several processes may share it, a failing or broken file never fails a request.
-
-A cache, not an archive: whatever is missing is replayed from the client's own history, so a write that fails is a
-warning and never a failed request. Several processes may share the file; every write is one short transaction. It knows
-nothing of what a snapshot means. It belongs to the thread that made it.
+"""Stores finished conversations in SQLite, so that they can be continued, also after a restart.
+A cache, not an archive: a missing conversation is replayed from the client's own history, so a failed write or a broken
+file is a warning and never fails a request. Old and least recently used conversations are pruned. Several processes may
+share the file; every write is one short transaction. Snapshots are opaque here. A store belongs to the thread that
+created it.
 
 A continued conversation needs the pieces of all its earlier turns, so the turns of one conversation share them in a
 line: a turn adds pieces and sees the pieces of earlier turns. A branch continues from an older turn: its pieces are
@@ -306,8 +305,7 @@ class SqliteStore:
         return 1 + self._trim(line)
 
     def _trim(self, line: int) -> int:
-        """Delete the pieces after the newest turn of a line; that turn needs the pieces before it. Returns their
-        number."""
+        """Delete the pieces after the newest turn of a line; the turn needs earlier pieces. Returns the number."""
         newest = self._db.execute(_NEWEST_TURN, (line,)).fetchone()[0]
         beyond = (line, -1 if newest is None else newest)
         blobs = self._db.execute("SELECT blob FROM refs WHERE line = ? AND turn > ?", beyond).fetchall()

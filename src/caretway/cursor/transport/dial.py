@@ -1,9 +1,7 @@
-"""Opens one connection to Cursor: base URL, DNS, TCP, connect timeout, TLS (own CA file, TLS 1.2, host name check,
-ALPN), straight or through a proxy, or a socket that is handed over. Each failure becomes UPSTREAM_DOWN in words.
-
-A `Dial` also names the `Origin`, so that the carriers above know what to write into their request heads and nothing of
-addresses, proxies and certificates. Everything that leaves the machine in this process is dialled by a `Dialler`,
-which knows the proxies.
+"""Opens one connection to Cursor: DNS, TCP, connect timeout, TLS (own CA file, TLS 1.2, host name check, ALPN),
+directly or through a proxy, or on a given socket. Each failure becomes UPSTREAM_DOWN with a reason.
+A `Dial` also names the `Origin`, so that the transports need only its name for their request heads, and no addresses,
+proxies and certificates. A `Dialler`, which knows the proxies, opens all outgoing connections of this process.
 """
 
 import asyncio
@@ -23,10 +21,9 @@ from ...processes.tasks import aside
 from .proxies import Proxy, ProxyRoute, ProxyRules
 from .tunnels import not_through, proxy_broke_off, proxy_down, tunnel_to
 
-# ---- A connection that changes hands: first the proxy handshake uses it, then its real owner takes it over.
+# ---- A connection with two successive owners: the proxy handshake, then the final protocol.
 #
-# Nothing that arrives in between is lost: after a TLS handshake, the other end often speaks before its new owner is
-# there.
+# Bytes that arrive in between are kept: after a TLS handshake, the peer often sends before the new owner is ready.
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -34,7 +31,7 @@ MAX_HELD_BYTES: Final = 1024 * 1024
 
 
 class HeldConnection(asyncio.Protocol):
-    """Keeps what arrives until it is read, or until another protocol takes the connection over."""
+    """Buffers received bytes until they are read, or until another protocol takes the connection over."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -70,7 +67,7 @@ class HeldConnection(asyncio.Protocol):
         return data
 
     async def read(self) -> bytes:
-        """What has arrived, at least one byte; none when the connection is over."""
+        """The received bytes, at least one; empty if the connection is closed."""
         while not self._arrived and not self.gone:
             self._news = asyncio.get_running_loop().create_future()
             await self._news
@@ -84,7 +81,7 @@ class HeldConnection(asyncio.Protocol):
 async def hand_over(
     held: HeldConnection, protocol_factory: Callable[[], P], rest: bytes, tls: ssl.SSLContext | None, host: str
 ) -> tuple[asyncio.Transport, P]:
-    """Its new owner, with TLS to `host` in between if there is a context. `rest` was read already, and is its too."""
+    """Give the connection to a new protocol, with TLS to `host` if `tls` is set. `rest`: bytes already read."""
     if tls is not None:
         held = await _inside_tls(held, tls, host)
         rest = b""
@@ -103,7 +100,7 @@ async def _inside_tls(outer: HeldConnection, tls: ssl.SSLContext, host: str) -> 
         raise ConnectionResetError("the connection was closed before the TLS handshake")
     inner = HeldConnection()
     transport = await asyncio.get_running_loop().start_tls(outer.transport, inner, tls, server_hostname=host)
-    if transport is None:  # how asyncio says that the connection was lost meanwhile
+    if transport is None:  # asyncio: the connection was lost meanwhile
         raise ConnectionResetError("the connection was closed in the TLS handshake")
     inner.transport = transport
     return inner
@@ -114,7 +111,7 @@ ALPN_HTTP1: Final = "http/1.1"
 ALPN_BOTH: Final = (ALPN_H2, ALPN_HTTP1)
 CONNECT_TIMEOUT_S: Final = 8.0
 CLOSE_GRACE_S: Final = 1.0
-"""How long is waited for sockets to close in order."""
+"""How long to wait for an orderly close of sockets."""
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 RETRY_HINT: Final = (
@@ -131,7 +128,7 @@ class Origin(Struct, frozen=True):
     prefix: str = ""
     """The path of the base URL, without the last slash."""
     via: str = ""
-    """The proxy on the way, for messages."""
+    """The proxy's name for messages."""
 
     @property
     def shown(self) -> str:
@@ -167,15 +164,15 @@ def read_origin(base_url: str) -> Origin:
 
 
 class Dialler(Struct, frozen=True):
-    """Opens connections to anywhere: it knows the proxies, and whom to trust."""
+    """Opens connections to any host. It knows the proxies and the trusted CAs."""
 
     proxies: ProxyRules = field(default_factory=ProxyRules)
     ca_file: str | None = None
-    """Trusted in addition to the system's CAs, in proxies too. Certificate and host name are always checked."""
+    """A CA file trusted in addition to the system's CAs, also for proxies. Checks cannot be switched off."""
     connect_timeout_s: float = CONNECT_TIMEOUT_S
 
     def dial(self, base_url: str, *, alpn: Sequence[str] = ALPN_BOTH) -> Dial:
-        """For one base URL. Raises GatewayError(BAD_REQUEST) when it, or its proxy, makes no sense."""
+        """A dial for one base URL. Raises GatewayError(BAD_REQUEST) if the URL or its proxy is invalid."""
         origin = read_origin(base_url)
         return self._dial(origin, tls_context(self.ca_file, tuple(alpn)) if origin.scheme == "https" else None)
 
@@ -186,14 +183,14 @@ class Dialler(Struct, frozen=True):
     # -- for users of many hosts
 
     def looks_up(self, scheme: str, host: str, port: int) -> bool:
-        """Names are looked up on this machine: no proxy does it."""
+        """Whether this machine resolves names, not a proxy."""
         proxy = self.proxies.route(scheme, host, port).proxy
         return proxy is None or not proxy.resolves
 
     async def connect(
         self, protocol_factory: Callable[[], P], scheme: str, host: str, port: int, address: str
     ) -> tuple[asyncio.Transport, P]:
-        """To `address`, with the certificate of `host`."""
+        """Connect to `address`, with the certificate of `host`."""
         tls = await aside(tls_context, self.ca_file, ()) if scheme == "https" else None
         return await self._dial(Origin(scheme, host, port), tls, address)(protocol_factory)
 
@@ -206,7 +203,7 @@ class Dialler(Struct, frozen=True):
 
 
 def socket_dial(connect: Callable[[], Awaitable[socket.socket]], *, base_url: str = "http://in-process") -> Dial:
-    """For a peer in this process: `connect` gives a connected, non-blocking socket, one end of a socketpair say."""
+    """A dial for a peer in this process: `connect` gives a connected, non-blocking socket."""
     return _SocketDial(read_origin(base_url), connect)
 
 
@@ -217,7 +214,7 @@ class _TcpDial(Struct, frozen=True):
     _proxy: Proxy | None = None
     _proxy_tls: ssl.SSLContext | None = None
     address: str = ""
-    """To connect to instead of the origin's host, whose name the certificate still has to have."""
+    """The address to connect to instead of the origin's host; the certificate must still name the host."""
 
     async def __call__(self, protocol_factory: Callable[[], P], /) -> tuple[asyncio.Transport, P]:
         where = self.origin
@@ -305,7 +302,7 @@ class _SocketDial(Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def tls_context(ca_file: str | None, alpn: tuple[str, ...]) -> ssl.SSLContext:
-    """Made once: reading the system's certificates takes tens of milliseconds."""
+    """A cached TLS context: reading the system's certificates takes tens of milliseconds."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if alpn:
@@ -323,7 +320,7 @@ def tls_context(ca_file: str | None, alpn: tuple[str, ...]) -> ssl.SSLContext:
 
 
 def _down(where: Origin, reason: str, proxy: Proxy | None = None, *, looked_up: bool = False) -> GatewayError:
-    """`looked_up`: it was the name that could not be found."""
+    """`looked_up`: the name lookup failed."""
     name = f"{where.host}:{where.port}{f' through the proxy {where.via}' if where.via else ''}"
     hint = RETRY_HINT if proxy is None else not_through(proxy, looked_up=looked_up)
     return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cannot connect to {name}: {reason}", hint=hint)
@@ -346,7 +343,7 @@ def _bad_url(base_url: str, reason: str) -> GatewayError:
 
 
 class Closing(Protocol):
-    """A connection that was told to close."""
+    """A connection that is closing."""
 
     closed: asyncio.Future[None]
 
@@ -354,7 +351,7 @@ class Closing(Protocol):
 
 
 async def all_closed(connections: Collection[Closing]) -> None:
-    """Waits a moment for connections to close in order, then aborts what is left."""
+    """Wait CLOSE_GRACE_S for connections to close in order, then abort the others."""
     if connections:
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_GRACE_S):

@@ -1,8 +1,6 @@
-"""What Cursor's Connect errors and HTTP statuses mean: kind of error, hint, Retry-After (seconds or a date), and
-whether the same run may be retried. Tables: Cursor's error enum counts first, then the code, then words.
-
-Words count only where enum and code are vague. What a run's end means beyond its kind is a row of `refusals.py`. Knows
-nothing of sockets and of who will read the error.
+"""Maps Cursor's Connect errors and HTTP statuses to a kind of error, a hint, Retry-After (seconds or a date), and
+whether the same run may be retried. Cursor's error enum counts first, then the code, then words.
+Words count only if enum and code are vague. `refusals.py` has rows for ends of runs that need more than a kind.
 """
 
 import re
@@ -17,9 +15,9 @@ from ..wire.envelope import ConnectError, read_unary
 from .refusals import EMPTY_STREAM, VERSION_HINT, AskedRun, Refusal, call_hint, refusal_of, words_for
 
 RETRY_AFTER_INFO: Final = "retryAfterMs"
-"""The key of `additional_info` in which Cursor says how long to wait."""
+"""The key of `additional_info` with Cursor's wait time."""
 BLOB_NOT_FOUND: Final = "blob_not_found"
-"""The error code that marks a checkpoint whose blobs are gone: replay, do not resume."""
+"""The error code for a checkpoint whose blobs are gone: replay, do not resume."""
 
 BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "BAD_API_KEY": ErrorKind.SIGNED_OUT,
@@ -68,7 +66,7 @@ BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "PROVIDER_ERROR": ErrorKind.UPSTREAM_ERROR,
     "INTERNAL": ErrorKind.UPSTREAM_ERROR,
 }
-"""Cursor's enum. Left out, for they say too little: CUSTOM, CUSTOM_MESSAGE, NOT_FOUND, RESOURCE_EXHAUSTED."""
+"""Cursor's enum, without the vague values CUSTOM, CUSTOM_MESSAGE, NOT_FOUND and RESOURCE_EXHAUSTED."""
 
 BY_CODE: Final[Mapping[str, ErrorKind]] = {
     "canceled": ErrorKind.CANCELLED,
@@ -92,7 +90,7 @@ BY_CODE: Final[Mapping[str, ErrorKind]] = {
 VAGUE_CODES: Final = frozenset(
     {"unknown", "internal", "not_found", "aborted", "invalid_argument", "failed_precondition", "resource_exhausted"}
 )
-"""Connect codes under which Cursor reports very different things, so that the words may refine them."""
+"""Connect codes that Cursor uses for very different errors, so that words may refine them."""
 
 BY_WORDS: Final[tuple[tuple[str, ErrorKind], ...]] = (
     (
@@ -132,7 +130,7 @@ BY_WORDS: Final[tuple[tuple[str, ErrorKind], ...]] = (
         ErrorKind.SIGNED_OUT,
     ),
 )
-"""Last resort, in this order: a quota must never look like an overflow (clients would compact) nor the reverse."""
+"""Last resort, in this order: a quota must never look like an overflow (clients would compact), nor the reverse."""
 
 _BLOB_WORDS: Final = r"blob (was )?not found|missing blob"
 
@@ -149,7 +147,7 @@ BY_STATUS: Final[Mapping[int, ErrorKind]] = {
     501: ErrorKind.UPSTREAM_PROTOCOL,
     504: ErrorKind.TIMEOUT,
 }
-"""For answers without a Connect error in them; see `_kind_of_status` for the rest of each hundred."""
+"""For answers without a Connect error; `_kind_of_status` covers the other statuses."""
 
 HINTS: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.BAD_REQUEST: "Cursor refused the content of the request; change it before trying again.",
@@ -169,20 +167,20 @@ HINTS: Final[Mapping[ErrorKind, str]] = {
 }
 
 HTTP2_ONLY: Final = 464
-"""What Cursor's load balancer answers to `Run` over HTTP/1.1."""
+"""The answer of Cursor's load balancer to `Run` over HTTP/1.1."""
 
 STATUS_HINTS: Final[Mapping[int, str]] = {
     426: VERSION_HINT,
     HTTP2_ONLY: "Cursor takes this call over HTTP/2 only, and something on the way speaks HTTP/1.1 to it: start with "
     "`--agent-transport http1`, which uses other calls.",
 }
-"""Where the status says more than its kind."""
+"""Hints for statuses that are more specific than their kind."""
 
 RETRIED_CODES: Final = frozenset({"unavailable"})
-"""What is tried again when the details do not say whether to. The official client repeats `invalid_argument` too;
-others saw that it never gets better."""
+"""Codes that are retried if the details do not decide. The official client also repeats `invalid_argument`, but other
+implementations observed that this never helps."""
 _CALLED_TEMPORARY: Final = r"(?i)exhausted|unavailable"
-"""Words for which some clients repeat a request, whatever the status says."""
+"""Words that make some clients repeat a request, regardless of the status."""
 NEVER_RETRIED: Final = frozenset(
     {
         ErrorKind.SIGNED_OUT,
@@ -196,15 +194,15 @@ NEVER_RETRIED: Final = frozenset(
         ErrorKind.CANCELLED,
     }
 )
-"""Waiting a few seconds changes none of these, and the client has better answers to them than we have."""
+"""Kinds that a short wait does not change, and that the client handles better than the gateway."""
 
 
 class NeedsHttp1(GatewayError):
-    """The run was answered 464: the calls for HTTP/1.1 work where `Run` does not."""
+    """The run was answered with 464: the calls for HTTP/1.1 work where `Run` does not."""
 
 
 def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> GatewayError:
-    """`run`: the run that the error ended; None when it answers another call."""
+    """`run`: the run that the error ended; None if the error answers another call."""
     kind = _kind_of_connect(error, run)
     row = _row_of(error, run)
     message = ": ".join(dict.fromkeys(part for part in (error.title, error.detail or error.message) if part))
@@ -224,7 +222,7 @@ def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> Gate
 
 
 def fault_from_status(status: int, headers: Mapping[str, str], body: bytes) -> GatewayError:
-    """A response that is not a success. `headers` have lower-case names."""
+    """The error for an unsuccessful response. `headers` have lower-case names."""
     wait = retry_after(headers)
     error = read_unary(body)
     if error is not None and (error.code in BY_CODE or error.name):
@@ -240,7 +238,7 @@ def fault_from_status(status: int, headers: Mapping[str, str], body: bytes) -> G
 
 
 def retryable(error: ConnectError) -> bool:
-    """Is the run worth opening again, unchanged?"""
+    """Whether to open the run again, unchanged."""
     row = refusal_of(error)
     if row is not None and row.kind not in RETRYABLE:
         return False
@@ -250,7 +248,7 @@ def retryable(error: ConnectError) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds; a date is taken relative to the response's own `date`, so that this machine's clock is not involved."""
+    """The wait in seconds. A date is relative to the response's own `date`, so the local clock does not matter."""
     text = headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -278,7 +276,7 @@ def _kind_of_connect(error: ConnectError, run: AskedRun | None) -> ErrorKind:
 
 
 def _row_of(error: ConnectError, run: AskedRun | None) -> Refusal | None:
-    """Only the end of a run has a row. One that fills the window is too long, if nothing else is said."""
+    """The row of an error that ended a run. A refusal of a run that fills the window has no row: it is too long."""
     row = refusal_of(error)
     if row is None or run is None or (row.unheard and run.heard):
         return None
@@ -314,14 +312,14 @@ def _http_date(text: str) -> datetime | None:
 
 
 def _glimpse(body: bytes) -> str:
-    """The first words of a body that is text, for the person who has to find the proxy that wrote it."""
+    """The first words of a text body, which help the user find the proxy that wrote it."""
     text = re.sub(r"<[^>]*>", " ", body[:2000].decode("utf-8", "replace"))
     words = " ".join(text.split())[:200]
     return f": {words}" if words and words.isprintable() else ""
 
 
 def unheard() -> GatewayError:
-    """Two connections were answered with a stream that ended before its first message."""
+    """The error after two streams that ended before their first message."""
     return GatewayError(
         ErrorKind.UPSTREAM_DOWN,
         "Cursor accepted the run and ended its stream without a word.",
@@ -343,7 +341,7 @@ def broke_protocol(what: str) -> GatewayError:
 
 
 def unhandled(bug: Exception) -> GatewayError:
-    """A message's handler failed: a bug in the gateway."""
+    """The error for a bug in the gateway: a message's handler failed."""
     return GatewayError(ErrorKind.INTERNAL, f"a message could not be handled: {bug!r}")
 
 
@@ -358,7 +356,7 @@ def stopping() -> GatewayError:
 
 
 def unusable(failure: GatewayError) -> BackendStatus:
-    """The status after a question about the account that failed: signed out only if Cursor says so, else unknown."""
+    """The status after a failed account query: signed out only if Cursor says so, else unknown."""
     there = failure.kind not in (ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT)
     refused = False if failure.kind is ErrorKind.SIGNED_OUT else None
     return BackendStatus(signed_in=refused, detail=str(failure), reachable=there)

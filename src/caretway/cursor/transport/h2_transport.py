@@ -1,9 +1,8 @@
-"""The pool of HTTP/2 connections: each filled up to MAX_CONCURRENT_STREAMS before the next, a queue for a free stream
-(OVERLOADED after 30 s), a second dial beside a slow one, one retry of a unary call on a stale connection.
-
-Connections are opened one at a time, and everybody who waits shares the attempt; one that takes long gets another
-beside it, so that who comes when the network is back does not wait for what began before. What a run carries is packed
-and unpacked here; bytes move in `H2Connection`.
+"""The pool of HTTP/2 connections: fills one up to MAX_CONCURRENT_STREAMS before the next, queues requests for a free
+stream (OVERLOADED after 30 s), and retries a unary call once on a stale connection.
+Connections are opened one at a time, and all waiters share the attempt. A slow attempt gets a parallel one, so that
+requests after a network outage do not wait for an old attempt. Messages are packed and unpacked here; bytes move in
+`H2Connection`.
 """
 
 import asyncio
@@ -225,8 +224,7 @@ class H2Transport:
         return None
 
     async def _open_connection(self) -> H2Connection:
-        """Open a connection, wait for the peer's settings and add it to the pool. The caller must use it before it
-        awaits."""
+        """Add a new connection to the pool, with the peer's settings. The caller must use it before it awaits."""
         limits, host = self._limits, self._dial.origin.shown
         connection = None
         try:

@@ -1,11 +1,11 @@
-"""A run over HTTP/1.1: RunSSE brings the frames, and each message to Cursor is a numbered BidiAppend. How many are in
-flight, what a failed or repeated append means for its run; unary calls and their timeout.
+"""A run over HTTP/1.1: RunSSE carries the frames, and each message to Cursor is a numbered BidiAppend. Also unary calls
+and their timeout.
 
-One counter numbers all appends of a run in the order of `send`; several are under way at a time, so that an answer to
-Cursor does not cost a round trip each. The server puts them back in order. An append that fails, fails the run: the
-server would wait for its number for ever. When a kept connection breaks, or nobody answers on any, an append may be
-sent twice: the server knows it by its number. One repetition is its whole retry budget. A unary call may be repeated
-too when a kept connection breaks, and never a run: its opener decides, with a new request id.
+One counter numbers all appends of a run in the order of `send`; several are in flight at a time to save round trips,
+and the server restores the order. A failed append fails the run, because the server would wait for its number forever.
+If a kept connection breaks or does not answer, an append is sent once more: the server recognises its number. A unary
+call may be repeated too if a kept connection breaks; a run is never repeated here: its opener decides, with a new
+request id.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from .identity import APPEND_HEADERS, RUN_HEADERS, head, run_ids
 from .ports import DEFAULT_LIMITS, NewRun, RunHandler, TransportLimits, UnaryResponse
 from .run_reader import RunReader, UnaryAnswer
 
-# ---- When an unanswered BidiAppend (HTTP/1.1) is waited for, sent again once over a new connection, or gives its run
-# up: a silent run, a slow upload, the append's timeout. Pure: times are given.
+# ---- Decides whether an unanswered BidiAppend (HTTP/1.1) waits, is sent once more over a new connection, or fails its
+# run: a silent run, a slow upload, the append's timeout. Pure: times are arguments.
 #
-# HTTP/1.1 has no PING, so an answer that does not come is all there is to go by. Nothing at all from the run and no
-# answer to the append: the run's way is dead. An answer is missing while the run speaks: this connection is. Then the
-# append is sent once more over a new one, which is its whole retry budget. An upload that moves is not in doubt.
+# HTTP/1.1 has no PING, so a missing answer is the only sign. If the run is silent and the append is unanswered, the
+# run's path is dead. If the run receives data, only the append's connection is dead: the append is sent once more over
+# a new connection. An upload that progresses is not in doubt.
 
 
 class AppendVerdict(Enum):
@@ -45,20 +45,20 @@ class AppendVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AppendState:
-    """An append as it is seen now."""
+    """The current state of an append."""
 
     sent_at: float | None
-    """None: it waits for a connection."""
+    """None while the append waits for a connection."""
     heard: bool
-    """Its answer has begun."""
+    """Whether its answer has begun."""
     repeated: bool
-    """This is the second connection."""
+    """Whether this is the second connection."""
     unsent: int
-    """Bytes that the system has not taken."""
+    """Bytes that the kernel has not accepted."""
     run_heard_at: float | None
-    """When the run's own connection last brought anything; None: it is not being read."""
+    """When the run's own connection last received data; None while it is not being read."""
     under_way: int
-    """Bytes of all appends of the run."""
+    """Bytes in flight of all appends of the run."""
 
 
 class AppendWatch:
@@ -68,10 +68,10 @@ class AppendWatch:
         self._limits = limits
         self.until = now + limits.append_timeout_s
         self._left = 0  # bytes that were unsent at the last look
-        self._moved_at = 0.0  # when they were seen to be fewer than before
+        self._moved_at = 0.0  # when `_left` last fell
 
     def look(self, now: float, seen: AppendState) -> tuple[AppendVerdict, float]:
-        """What to do, and when to look again."""
+        """The verdict, and when to look again."""
         limits = self._limits
         left, self._left = self._left, seen.unsent
         if seen.unsent < left:
@@ -90,7 +90,7 @@ class AppendWatch:
             again = min(again, silent_at)
         if seen.heard:
             return AppendVerdict.WAIT, again
-        # The second connection gets more time: two that lead nowhere are rare, a slow server is not.
+        # The second connection gets more time: two dead connections are rare, a slow server is not.
         doubt_at = moved_at + limit * (2 if seen.repeated else 1)
         if now < doubt_at:
             return AppendVerdict.WAIT, min(again, doubt_at)
@@ -115,7 +115,7 @@ class Http1Transport:
         return stream
 
     def open_run_now(self, run: NewRun, handler: RunHandler) -> "Http1Run | None":
-        return None  # every run has a connection of its own, which is rarely at hand
+        return None  # every run has its own connection, which is rarely ready
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler
@@ -144,7 +144,7 @@ class Http1Transport:
 
 
 class Http1Stream(RunReader):
-    """The answer to one exchange as frames, whose sink this is."""
+    """The sink of one exchange, whose answer consists of frames."""
 
     listening: Http1Exchange
 
@@ -159,7 +159,7 @@ class Http1Stream(RunReader):
 
 
 class Http1Run(Http1Stream):
-    """A RunStream: `listening` is the RunSSE exchange, and the appends go their own ways."""
+    """A RunStream: `listening` is the RunSSE exchange; appends use other connections."""
 
     def __init__(
         self,
@@ -232,14 +232,14 @@ class Http1Run(Http1Stream):
             self._pool.submit(append.exchange)
 
     def seen(self, exchange: Http1Exchange) -> AppendState:
-        """An append of the run and how it went."""
+        """The state of one append of the run."""
         heard_at = None if self.listening.paused else self.listening.heard_at
         return AppendState(
             exchange.sent_at, exchange.heard, exchange.repeated, exchange.unsent, heard_at, self._flying_bytes
         )
 
     def resend(self, append: "_Append") -> None:
-        """Its connection leads nowhere, most likely: the pool sends it again on a new one when that breaks."""
+        """Abort an append's probably dead connection: the pool then sends the append again on a new one."""
         self._pool.distrust()
         if append.exchange.connection is not None:
             append.exchange.doubted = True
@@ -274,14 +274,14 @@ class Http1Run(Http1Stream):
         self._over = True
         self._unsent.clear()
         self._unsent_bytes = 0
-        for append in list(self._in_flight):  # they hold connections that others wait for
+        for append in list(self._in_flight):  # they hold connections that other requests wait for
             append.hurry(0.0 if self._doubted else self._limits.append_linger_s)
 
 
 class _Append:
-    """The sink of one append, and its clock. It may be sent twice, when the kept connection under it broke or was given
-    up in doubt: the server drops a number that it has seen. Should it refuse it instead, the run is lost as it would
-    have been without the second try."""
+    """The sink and the timer of one append. It may be sent twice if its kept connection broke or was given up in doubt:
+    the server drops a known number. If the server refuses the number instead, the run fails, as it would without the
+    repetition."""
 
     __slots__ = ("_limits", "_loop", "_refusal", "_run", "_status", "_timer", "_watch", "exchange", "size")
     exchange: Http1Exchange
@@ -297,7 +297,7 @@ class _Append:
         self._timer = self._loop.call_later(min(limits.append_silence_s, limits.append_timeout_s), self._look)
 
     def hurry(self, left_s: float) -> None:
-        """The run is over."""
+        """The run is over: end the append within `left_s`."""
         self._timer.cancel()
         if left_s:
             until = min(self._watch.until, self._loop.time() + left_s)

@@ -1,9 +1,8 @@
 """Connect stream framing, sans I/O: frame flags, a length limit before anything is buffered, gzip with a cap on its
-unpacked size (zip bomb), the end-of-stream frame, a too large checkpoint dropped while it arrives.
-
-In: bytes in any chunking. Out: payloads in order, the one that ends the stream last, as many at a time as are wanted.
-Remembered: the unfinished rest, and the first fault; whole frames in front of a fault are handed out first. One frame
-is a flag byte, a big-endian 32-bit length and the payload.
+unpacked size (zip bomb), and the end-of-stream frame. A checkpoint that is too large is dropped while it arrives.
+Input: bytes in any chunking. Output: payloads in order, ending with the end-of-stream frame. State: the unfinished
+rest, and the first fault; whole frames before a fault are returned first. One frame is a flag byte, a big-endian 32-bit
+length and the payload.
 """
 
 import base64
@@ -21,10 +20,10 @@ from msgspec import Struct
 
 from .messages import ai
 
-# ---- Connect errors as JSON, read and written: the end-of-stream frame, the body of a failed unary call, Cursor's
-# details in base64, broken JSON. What a code means is `cursor/transport/faults.py`.
+# ---- Reads and writes Connect errors as JSON: the end-of-stream frame, the body of a failed unary call, Cursor's
+# details in base64. `cursor/transport/faults.py` interprets the codes.
 #
-# In: JSON bytes. Out: `ConnectError` or None for success.
+# Input: JSON bytes. Output: `ConnectError`, or None for success.
 
 DETAILS_TYPE: Final = "aiserver.v1.ErrorDetails"
 
@@ -34,7 +33,7 @@ class ConnectError(Struct, frozen=True):
     """Connect's own code: `unauthenticated`, `resource_exhausted` ..."""
     message: str = ""
     error: int = 0
-    """Cursor's `ErrorDetails.Error`; 0 when there were no details."""
+    """Cursor's `ErrorDetails.Error`; 0 without details."""
     title: str = ""
     detail: str = ""
     retryable: bool | None = None
@@ -42,7 +41,7 @@ class ConnectError(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Cursor's name for the error, without the prefix: `BAD_MODEL_NAME`; empty when unknown."""
+        """Cursor's name for the error, without the prefix: `BAD_MODEL_NAME`; empty if unknown."""
         value = ai.ErrorDetails.Error.DESCRIPTOR.values_by_number.get(self.error)
         return value.name.removeprefix("ERROR_") if value and self.error else ""
 
@@ -52,7 +51,7 @@ class ErrorSyntax(ValueError):
 
 
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoder raises on bytes that are no JSON: bad UTF-8 and deep nesting have exceptions of their own."""
+"""The decoder's exceptions for invalid JSON; bad UTF-8 and deep nesting raise their own."""
 
 
 def write_end(error: ConnectError | None = None) -> bytes:
@@ -66,7 +65,7 @@ def write_unary(error: ConnectError) -> bytes:
 
 
 def read_end(payload: bytes) -> ConnectError | None:
-    """The outcome that an end-of-stream frame announces."""
+    """The error in an end-of-stream frame; None for success."""
     try:
         value = msgspec.json.decode(payload) if payload.strip() else {}
     except _NOT_JSON as broken:
@@ -82,7 +81,7 @@ def read_end(payload: bytes) -> ConnectError | None:
 
 
 def read_unary(body: bytes) -> ConnectError | None:
-    """The error in the body of a failed unary call; None when the body is something else (a proxy's page, say)."""
+    """The error in the body of a failed unary call; None for another body (such as a proxy's page)."""
     try:
         value = msgspec.json.decode(body)
     except _NOT_JSON:
@@ -93,7 +92,7 @@ def read_unary(body: bytes) -> ConnectError | None:
 def _to_json(error: ConnectError) -> dict[str, Any]:
     value: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.error or error.title or error.detail or error.retryable is not None or error.info:
-        details = ai.ErrorDetails(error=cast("ai.ErrorDetails.Error", error.error))  # its number, known to us or not
+        details = ai.ErrorDetails(error=cast("ai.ErrorDetails.Error", error.error))  # the enum may lack it
         details.details.title = error.title
         details.details.detail = error.detail
         if error.retryable is not None:
@@ -108,7 +107,7 @@ def _to_json(error: ConnectError) -> dict[str, Any]:
 def _from_json(error: dict[str, Any]) -> ConnectError:
     code, message, details = error.get("code"), error.get("message"), error.get("details")
     if not isinstance(code, str) or not code:
-        code = "unknown"  # as Connect itself calls a code that it does not know
+        code = "unknown"  # Connect's own code for an unknown code
     if not isinstance(message, str):
         message = ""
     for item in details if isinstance(details, list) else []:
@@ -117,7 +116,7 @@ def _from_json(error: dict[str, Any]) -> ConnectError:
                 packed = base64.b64decode(item["value"] + "=" * (-len(item["value"]) % 4), validate=True)
                 read = ai.ErrorDetails.FromString(packed)
             except (binascii.Error, DecodeError, ValueError):
-                continue  # details only refine the code, which we have
+                continue  # details only refine the code, which is known
             inner = read.details
             return ConnectError(
                 code,
@@ -134,11 +133,11 @@ def _from_json(error: dict[str, Any]) -> ConnectError:
 COMPRESSED: Final = 0b01
 END_OF_STREAM: Final = 0b10
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
-"""One message, packed and unpacked. Reading one that is larger would hold the event loop for too long."""
+"""One message, packed or unpacked. A larger message would block the event loop for too long."""
 MAX_END_BYTES: Final = 64 * 1024
-"""The end-of-stream frame: JSON that says how it went."""
+"""The end-of-stream frame, which is JSON."""
 HEAVY_BYTES: Final = 32 * 1024
-"""A larger message is handed out as the last of its batch: its receiver may want to look at it first."""
+"""A larger message ends its batch, so that its receiver can handle it before the next message is read."""
 ALL: Final = sys.maxsize
 NO_STAND_INS: Final[Mapping[int, bytes]] = MappingProxyType({})
 
@@ -147,22 +146,22 @@ _unpack: Final = _HEADER.unpack_from
 HEADER_BYTES: Final = _HEADER.size
 _SHORT: Final = 256
 _SHORT_HEADS: Final = tuple(_HEADER.pack(0, length) for length in range(_SHORT))
-"""How most frames begin."""
+"""The heads of short frames, which most frames are."""
 _WHOLE_HEADS: Final = (*(None,) * HEADER_BYTES, *_SHORT_HEADS)
-"""The same, by the size of the whole frame."""
+"""The heads of short frames, by the size of the whole frame."""
 _GZIP: Final = zlib.MAX_WBITS | 16
 
 
 class EnvelopeError(ValueError):
-    """The bytes are not a Connect stream that we accept."""
+    """The bytes are not an accepted Connect stream."""
 
 
 class TooLarge(EnvelopeError):
-    """More than the limit allows."""
+    """A frame or its unpacked payload exceeds the limit."""
 
 
 class End(bytes):
-    """The payload of the end-of-stream frame: JSON, and not a message."""
+    """The payload of the end-of-stream frame: JSON, not a message."""
 
     __slots__ = ()
 
@@ -190,13 +189,13 @@ class EnvelopeReader:
     )
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, stand_ins: Mapping[int, bytes] = NO_STAND_INS) -> None:
-        """`stand_ins`: the first byte of messages that may be dropped when they are over the limit, and what is handed
-        out in their place. Nothing of such a message is kept while it arrives."""
+        """`stand_ins` maps the first byte of messages that may be dropped if they exceed the limit to a substitute.
+        Such a message is not buffered."""
         self._rest = bytearray()
         self._cap = max_frame_bytes
         self._light = min(max_frame_bytes, HEAVY_BYTES)
         self._stand_ins = stand_ins
-        self._skip = 0  # bytes of a dropped message that are still to come, and what stands for it
+        self._skip = 0  # remaining bytes of a dropped message; `_instead` replaces it
         self._instead = b""
         self._ended = False
         self._fault: EnvelopeError | None = None
@@ -209,19 +208,19 @@ class EnvelopeReader:
 
     @property
     def mid_frame(self) -> bool:
-        """True while a frame has begun and not ended: a connection that closes now was cut."""
+        """Whether a frame has begun and not ended: a connection that closes now was cut."""
         return bool(self._rest or self._skip) or self._fault is not None
 
     def feed(self, data: bytes, count: int = ALL, size: int = ALL) -> list[bytes]:
         """The payloads of the frames that `data` completes, or EnvelopeError. At most `count` of them, and none after
         the one that brings them to `size` bytes; a compressed frame is not unpacked before its turn.
 
-        Whole frames in front of a fault are handed out first and the fault is raised by the next call, so what a
-        reader gets does not depend on how the bytes were cut. A fault is final: nothing is buffered after it.
+        Whole frames before a fault are returned first, and the next call raises the fault, so the result does not
+        depend on the chunking. A fault is final: nothing is buffered after it.
         """
         length = len(data)
         if self.clean and length < _SHORT and data[:HEADER_BYTES] == _WHOLE_HEADS[length]:
-            return [data[HEADER_BYTES:]]  # one message, whole: how a delta arrives
+            return [data[HEADER_BYTES:]]  # one whole message, the usual form of a delta
         if self._fault is not None:
             raise self._fault.with_traceback(None)
         frames: list[bytes] = []
@@ -240,7 +239,7 @@ class EnvelopeReader:
         return frames
 
     def hold(self, data: bytes) -> None:
-        """Bytes that are not to be read yet: they wait for their turn."""
+        """Buffer bytes without reading frames from them."""
         if self._fault is None:
             self._rest += data
             self.more, self.clean = True, False
@@ -249,11 +248,11 @@ class EnvelopeReader:
         rest = self._rest
         if rest:
             rest += data
-        waiting = rest or data  # nothing is copied when nothing was left over
+        waiting = rest or data  # no copy without a rest
         at, stop = 0, len(waiting)
         if not rest and not self._skip and not self._ended:
             light, whole = self._light, stop - HEADER_BYTES
-            while at <= whole and count > 0 and size > 0:  # short plain frames, as most are
+            while at <= whole and count > 0 and size > 0:  # short plain frames, the usual case
                 flags, length = _unpack(data, at)
                 ends = at + HEADER_BYTES + length
                 if flags or length > light or ends > stop:
@@ -275,7 +274,7 @@ class EnvelopeReader:
             light = not flags and length <= self._light
             if not light and not self._fits(flags, length):
                 if inside == stop and self._stand_ins and not flags:
-                    break  # the first byte tells whether it may be dropped
+                    break  # the first byte decides whether the frame may be dropped
                 self._drop(waiting[inside] if inside < stop and not flags else -1, length)
                 at = inside
                 continue
@@ -305,7 +304,7 @@ class EnvelopeReader:
         return length <= (MAX_END_BYTES if flags & END_OF_STREAM else self._cap)
 
     def _payload(self, flags: int, payload: bytes) -> bytes:
-        packed = flags & COMPRESSED and payload  # nothing is nothing, also with the flag set
+        packed = flags & COMPRESSED and payload  # an empty payload stays empty, even with the flag
         if flags & END_OF_STREAM:
             self._ended = True
             return End(gunzip(payload, MAX_END_BYTES) if packed else payload)
@@ -334,7 +333,7 @@ class EnvelopeReader:
 
 
 def gunzip(data: bytes, cap: int) -> bytes:
-    """Unpack one gzip member with nothing behind it, but never to more than `cap` bytes."""
+    """Unpack exactly one gzip member, but never to more than `cap` bytes."""
     unpacker = zlib.decompressobj(wbits=_GZIP)
     try:
         plain = unpacker.decompress(data, cap + 1)

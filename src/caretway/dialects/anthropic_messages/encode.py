@@ -40,11 +40,10 @@ def first_usage(request: TurnRequest, context: int | None) -> dict[str, object]:
 def usage_object(
     usage: Usage | None, request: TurnRequest, characters: int, context: int | None = None
 ) -> dict[str, object]:
-    """Usage under Anthropic's names. Its clients need the two totals, so a figure that was not reported is estimated
-    from the request and from the length of the answer, and marked. Unlike ours, `input_tokens` excludes the cache.
-
-    It is never 0: Claude Code takes a 0 for missing, and adds the estimate of `message_start` to the cached tokens. If
-    all input is cached, one of its tokens is shown as input."""
+    """Usage under Anthropic's names. Clients need both totals, so a missing figure is estimated from the request and
+    from the length of the answer, and marked. Unlike `Usage`, `input_tokens` excludes the cache. It is never 0: Claude
+    Code treats 0 as missing and adds the estimate of `message_start` to the cached tokens. If all input is cached, one
+    token is shown as input."""
     counted = usage or Usage()
     read, written = counted.cached, counted.cache_write_tokens
     if counted.input_tokens is not None:
