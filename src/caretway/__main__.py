@@ -1,10 +1,10 @@
-"""The `caretway` command, also as `python -m caretway`. Ctrl-C ends it quietly while it is still being loaded, too."""
+"""The `caretway` command, also as `python -m caretway`. Ctrl-C ends it quietly even while it is loading."""
 
 import gc
 import sys
 
 LOADING = 100_000
-"""Loading makes many objects that stay, and no cycles worth collecting. `serve` sets its own thresholds."""
+"""The collection threshold while loading: imports make many permanent objects and few cycles. `serve` sets its own."""
 
 
 def main(platform: str = sys.platform) -> int:

@@ -1,7 +1,7 @@
-"""The public class: a whole gateway that is started, drained and stopped. What it consists of is built in `assembly`.
+"""The public class: a whole gateway that is started, drained and stopped. `assembly` builds its parts.
 
-The order of a graceful shutdown (SIGTERM): a grace for running answers, then they end with an error, then connections
-are cut.
+A graceful shutdown (SIGTERM) gives running answers a grace period, then ends them with an error, then closes
+connections.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SHUTDOWN_NOTICE_S: Final = 3.0
-"""How long clients have to receive the end of their answer."""
+"""How long clients may take to receive the end of their answer."""
 DRAIN_NOTICE_S: Final = 3.0
-"""How long a gateway of a cluster goes on serving after a request to stop, until balancers have noticed."""
+"""How long a gateway of a cluster serves after a stop request, until load balancers have noticed."""
 DRAIN_LOOK_S: Final = 0.1
 NO_ACCOUNT: Final = (
     "these settings name no Cursor account. Settings.from_environment() has yours; Gateway.simulated() says that "
@@ -55,8 +55,8 @@ NO_ACCOUNT: Final = (
 
 
 class Gateway:
-    """The whole gateway: `async with Gateway(settings) as gateway: gateway.base_url`. `with` does the same for a
-    program without an event loop: the gateway has one, in a thread of its own."""
+    """A complete gateway: `async with Gateway(settings) as gateway: gateway.base_url`. `with` serves programs without
+    an event loop: it runs one in a thread."""
 
     base_url: str
     backend: Backend
@@ -65,21 +65,21 @@ class Gateway:
     def __init__(
         self, settings: Settings | None = None, *, local_key: str = "", simulator: "Simulator | None" = None
     ) -> None:
-        """`settings`: without any, those of `caretway serve`. `local_key`: one more key, for programs of the same user;
-        it counts where a key is required. `simulator`: the one that answers, if the backend is the simulator."""
+        """`settings` default to those of `caretway serve`. `local_key`: another valid key for programs of the same user
+        where a key is required. `simulator`: the simulator to use if it is the backend."""
         self.settings = settings if settings is not None else Settings.from_environment()
         self.local_key = local_key
         self.simulator = simulator
         self.switched: Callable[[], None] = lambda: None
-        """Called after a sign-in was taken up: `backend` is another one."""
+        """Called after a sign-in has replaced `backend`."""
         self._started_at = time.time()
         self._isolated = False
         self._thread: LoopThread | None = None
 
     @classmethod
     def simulated(cls, **settings: Any) -> "Gateway":
-        """Answers from a simulator of its own, on a free port. It touches neither home nor network: what it keeps is in
-        a temporary directory that goes with it, unless `data_dir` is given, and no variable is read."""
+        """A gateway with its own simulator on a free port. It uses neither network nor home directory and reads no
+        variables; its data is in a temporary directory, deleted at the end, unless `data_dir` is given."""
         given = {"port": 0, "backend": "simulator", **settings}
         gateway = cls(Settings(**given), simulator=new_simulator())
         gateway._isolated = True
@@ -96,7 +96,7 @@ class Gateway:
         return self
 
     def _move_in(self, stack: AsyncExitStack) -> None:
-        """A simulator of its own, and a place that goes with the gateway."""
+        """Makes a simulator and a temporary data directory."""
         if self.simulator is None or self.simulator.closed:
             self.simulator = new_simulator()
         if self.settings.origin("data_dir") == "default":
@@ -121,7 +121,7 @@ class Gateway:
             from .cluster.membership import join_cluster
 
             cluster = await join_cluster(settings, self.base_url, stack)
-            keys, access = self._read_keys()  # they are in Redis
+            keys, access = self._read_keys()  # read again: a cluster's keys are in Redis
         services = await open_services(settings, keys, cluster, self._forget, stack, telemetry=not self._isolated)
         self._services = services
         self._accounts = await stack.enter_async_context(AsyncExitStack())  # closed after the server
@@ -143,7 +143,7 @@ class Gateway:
             cluster.news.start()
 
     def _read_keys(self) -> tuple[KeyRegistry, Access]:
-        """Who may come in. Raises where strangers could and no key is set."""
+        """The access rules. Raises if strangers could connect and no key is set."""
         keys = key_book(self.settings)
         return keys, access_rules(self.settings, keys, self.local_key)
 
@@ -155,7 +155,7 @@ class Gateway:
         return GatewayFacts(self.backend.name, self.backend.standing, self.base_url, self._started_at, asked)
 
     async def _forget(self, conversation: str) -> None:
-        """Another gateway of the cluster has forgotten it."""
+        """Deletes a conversation that another gateway of the cluster has deleted."""
         from .dashboard.tabs import CANCELLED
 
         self.tenants.default.sessions.forget(conversation, CANCELLED)
@@ -167,7 +167,7 @@ class Gateway:
 
     @property
     def awaits_sign_in(self) -> bool:
-        """Whether it simulates for lack of credentials and will use those that `caretway login` stores."""
+        """Whether the gateway simulates for lack of credentials and will use a sign-in stored by `caretway login`."""
         return self.settings.backend == "auto" and self.backend.standing == "simulated"
 
     async def _await_sign_in(self) -> None:
@@ -200,8 +200,8 @@ class Gateway:
     # ---- the end
 
     async def drain(self) -> None:
-        """Graceful shutdown: running responses get the grace; those that outlast it end with an error they can read.
-        In a cluster, turns that are parked can be reached for a while before."""
+        """Shuts down gracefully: running responses get the grace period; longer ones end with a readable error. In a
+        cluster, parked turns stay reachable for a while first."""
         self._application.drain()
         cluster = self._services.cluster
         if cluster is not None:
@@ -217,7 +217,7 @@ class Gateway:
             self._server.cut()
 
     async def _drained(self, seconds: float) -> None:
-        """Wait until no turn is left, but at least as long as load balancers need to notice."""
+        """Waits until no turn is left, but at least as long as load balancers need to notice."""
         for look in range(int(seconds / DRAIN_LOOK_S)):
             if not self.tenants.live and look * DRAIN_LOOK_S >= DRAIN_NOTICE_S:
                 return
@@ -242,7 +242,7 @@ class Gateway:
             self._thread.close()
 
     async def start(self) -> str:
-        """For programs that cannot use `async with`: the base URL of the running gateway. `stop` ends it."""
+        """Starts the gateway for programs that cannot use `async with`, and returns its base URL. `stop` ends it."""
         await self.__aenter__()
         return self.base_url
 

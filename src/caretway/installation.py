@@ -1,8 +1,8 @@
-"""How this copy of Caretway is extended and updated: the command to type for an extra or a newer version, which depends
-on where the copy runs from (a checkout, a folder, an index) and on what installs packages here (pip, uv, pipx, brew).
+"""The command to install an extra or a newer version, which depends on the source of this copy (a checkout, a folder,
+an index) and the package installer (pip, uv, pipx, brew).
 
-The package is on no index under its own name, so an extra is named by the packages that it consists of: they are, and
-that works for every kind of installation. Asked only when something is missing, so nothing here is imported early.
+The package is on no index under its own name, so an extra is installed by its requirements, which works for every kind
+of installation. Called only when something is missing, so imports are late.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ NAME = "caretway"
 
 
 class Installation(Struct, frozen=True):
-    """What decides about the command."""
+    """The facts that decide the command."""
 
     python: str = "python3"
     checkout: Path | None = None
-    """The package is imported from here, and changes here take effect at once."""
+    """The checkout from which the package is imported; changes in it take effect at once."""
     source: str = ""
-    """Where it was installed from: a folder or a URL; empty for an index."""
+    """The folder or URL of the installation; empty for an index."""
     pip: bool = True
-    """This Python has pip; an environment that uv made has none."""
+    """This Python has pip; an environment made by uv has none."""
     tool: str = ""
-    """What keeps an environment for this program alone: `pipx`, `uv tool` or `brew`; empty: nothing does."""
+    """The tool that keeps an environment for this program alone: `pipx`, `uv tool` or `brew`; empty without one."""
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Extra -> the requirements that it adds."""
 
 
 def install_command(extra: str, *, again: bool = False, here: Installation | None = None) -> str:
-    """What to type for an extra; `again` also replaces what is installed already."""
+    """The command to install an extra; `again` also replaces the installed packages."""
     here = here or this_installation()
     wanted = here.extras.get(extra) or ((f"{here.checkout}[{extra}]",) if here.checkout else (f"{NAME}[{extra}]",))
     return _install(here, ["--force-reinstall", *wanted] if again else wanted)
@@ -77,7 +77,7 @@ def this_installation() -> Installation:
 
 
 def _tool(prefix: Path) -> str:
-    """By what it leaves in the environment that it makes."""
+    """Identifies the tool by its files in the environment."""
     if "Cellar" in prefix.parts:
         return "brew"
     return next((tool for name, tool in _LEFT_BY.items() if (prefix / name).is_file()), "")
@@ -87,7 +87,7 @@ _LEFT_BY: Mapping[str, str] = {"pipx_metadata.json": "pipx", "uv-receipt.toml": 
 
 
 def _metadata() -> tuple[dict[str, tuple[str, ...]], str]:
-    """The extras, and where it was installed from; both empty when it was never installed (PYTHONPATH)."""
+    """The extras and the source; both are empty if the package was never installed (PYTHONPATH)."""
     from importlib.metadata import PackageNotFoundError, distribution
 
     try:

@@ -1,7 +1,6 @@
-"""A stored sign-in as a value: its tokens, whose it is, its identity without a secret, its format on disk; entries that
-cannot be read are left out.
+"""A stored sign-in as a value: its tokens, its owner, an identity without secrets, and its format on disk.
 
-The format on disk is our own and has a version. What cannot be read is ignored as a whole, never used in part.
+The format on disk has a version. An unreadable entry is ignored as a whole, never used in part.
 """
 
 import base64
@@ -20,37 +19,37 @@ from msgspec import Struct
 # ---- When a token is due for renewal and when it expires (JWT claims, never verified), with clocks that are wrong or
 # were set back. Pure.
 #
-# Clocks disagree. So a token's lifetime is a length (`exp` - `iat`), counted on our own clock from the moment the token
-# was received. A clock that is an hour wrong then neither renews at every request nor keeps an expired token.
+# Clocks disagree. So a token's lifetime is a length (`exp` - `iat`), counted on our own clock from the receipt of the
+# token. A clock that is an hour wrong then neither renews at every request nor keeps an expired token.
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_LIFE_S: Final = 30 * 60.0
-"""A token that does not say when it expires is renewed after this long."""
+"""The renewal age of a token without an expiry."""
 
 
 EARLY_S: Final = 5 * 60.0
-"""A token is renewed at least this long before it expires, and a short-lived one at half its lifetime."""
+"""The minimum time between renewal and expiry; a short-lived token is renewed at half its lifetime."""
 
 
 EARLY_SHARE: Final = 12
-"""A long-lived one is renewed this part of its lifetime before: two hours for a day. If that fails, there is time to
-say so while it still works."""
+"""A long-lived token is renewed this fraction of its lifetime before expiry: two hours for a day. After a failure the
+old token still works while the owner is warned."""
 
 
 EARLIEST_S: Final = 86400.0
 
 
 FAR_AWAY_S: Final = 1e12
-"""No real expiry time is further from 1970."""
+"""No real expiry is further from 1970, in seconds."""
 
 
 LAST_DATE_S: Final = 253_402_300_799.0
-"""Dates end with the year 9999."""
+"""The end of the year 9999, the last date of `datetime`."""
 
 
 CLOCK_SLACK_S: Final = 60.0
-"""A token received this far in the future was received before the clock was set back."""
+"""A token received more than this in the future was received before the clock was set back."""
 
 
 class Term(Struct, frozen=True):
@@ -77,13 +76,13 @@ def claims(token: str) -> dict[str, Any]:
 
 
 def subject(token: str) -> str:
-    """The account that the token names, if it names one."""
+    """The account that the token names; empty if it names none."""
     payload = claims(token)
     return next((payload[name] for name in ("email", "sub") if isinstance(payload.get(name), str)), "")
 
 
 def issued_at(token: str) -> float:
-    """On the issuer's clock; 0 when the token does not say."""
+    """The issue time on the issuer's clock; 0 if the token has none."""
     return _seconds(claims(token).get("iat")) or 0.0
 
 
@@ -105,7 +104,7 @@ def due(token: str, received_at: float, now: float) -> bool:
 
 
 def utc_text(moment: float) -> str:
-    """Unix seconds, for people: in UTC."""
+    """Unix seconds as text for people, in UTC."""
     return datetime.fromtimestamp(min(moment, LAST_DATE_S), UTC).isoformat(timespec="seconds")
 
 
@@ -117,12 +116,12 @@ def _seconds(value: object) -> float | None:
 
 VERSION: Final = 1
 DEAD_S: Final = 600.0
-"""How long a refresh token that was refused is not tried again, by any process."""
+"""How long no process retries a refresh token after its refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Has at least one of the three credentials. None of them is ever printed: they are not in the repr."""
+    """A sign-in with at least one of three credentials. The repr shows no credential."""
 
     access_token: str = field(default="", repr=False)
     refresh_token: str = field(default="", repr=False)
@@ -132,9 +131,9 @@ class Account:
     who: str = ""
     """An e-mail address or an id, if known."""
     renewed_by: str = ""
-    """The path that took the refresh token the last time."""
+    """The path that renewed the refresh token last."""
     refused: str = ""
-    """The digest of the credentials that every way of renewal refused, and when that was."""
+    """The digest of the credentials that every way of renewal refused."""
     refused_at: float = 0.0
     copied_from: str = ""
     """The file of another program that this sign-in was copied from."""
@@ -162,23 +161,23 @@ class Account:
 
     @property
     def identity(self) -> str:
-        """Stable for an account, and not secret: conversations are stored under it."""
+        """A stable identity without secrets, under which conversations are stored."""
         return digest(self.name or self.api_key or self.refresh_token or self.access_token)
 
 
 def digest(secret: str) -> str:
-    """Takes the place of a secret wherever it is compared, counted or stored."""
+    """A digest that replaces a secret in comparisons, counts and files."""
     return hashlib.sha256(b"caretway account\0" + secret.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def dump(accounts: Mapping[str, Account]) -> str:
-    """Accounts by address -> text."""
+    """Serializes accounts by address."""
     kept = {url: asdict(account) for url, account in accounts.items()}
     return msgspec.json.format(msgspec.json.encode({"version": VERSION, "accounts": kept}), indent=2).decode()
 
 
 def load(text: str) -> dict[str, Account]:
-    """The inverse of `dump`; entries that are not accounts are left out."""
+    """The inverse of `dump`; leaves out entries that are not accounts."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, ValueError, RecursionError):

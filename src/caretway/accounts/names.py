@@ -1,10 +1,10 @@
-"""Reads a model's name: words, version, dates that are no version, words for effort, thinking or speed, a context
-window; and the parameters asked for beside it: `model@effort=high,fast`. Which version is closest to another. Pure.
+"""Parses a model's name: words, version, dates that are no version, words for effort, thinking or speed, a context
+window, and parameters after it: `model@effort=high,fast`. Compares versions. Pure.
 
 Makers, clients and Cursor spell one model in many ways: `claude-sonnet-4-5-20250929`, `claude-4.5-sonnet`,
-`sonnet-4.5`. Two names mean the same model when their words and their versions are the same. Words of effort, thinking
-and speed (`-high`, `-thinking`, `-fast`) choose one variant of a model, unless they are part of the model's own name.
-Wishes come from the name, from the request's body and from settings, in this order; the first one counts.
+`sonnet-4.5`. Two names mean the same model if their words and versions are equal. Words of effort, thinking and speed
+(`-high`, `-thinking`, `-fast`) select a variant of a model, unless they are part of the model's own name. Wishes come
+from the name, the request's body and the settings, in this order; the first one counts.
 """
 
 import re
@@ -18,20 +18,20 @@ from msgspec.structs import replace
 from ..core.errors import ErrorKind, GatewayError
 
 SCALE: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Efforts, from the lowest rung to the highest."""
+"""Effort levels from the lowest to the highest."""
 RUNGS: Final = frozenset({*SCALE, "thinking", "fast"})
 EFFORT_IDS: Final = ("effort", "reasoning", "reasoning_effort")
-"""Parameters that are a rung of effort, whatever a model's maker calls it."""
+"""Ids of the parameter for effort, by maker."""
 THOUGHT_IDS: Final = frozenset({"thinking", *EFFORT_IDS})
-"""Parameters that say how much a model thinks, or whether."""
+"""Ids of parameters that decide whether, or how much, a model thinks."""
 _SILENT: Final = frozenset(
     {"claude", "cursor", "anthropic", "openai", "google", "xai", "latest", "preview", "model", "reasoning"}
 )
-"""Words that some spellings have and others do not."""
+"""Words that only some spellings of a name have."""
 _TOKEN: Final = re.compile(r"\d+[km](?![a-z0-9])|[a-z]+|\d+")
 _EXTRA_HIGH: Final = re.compile(r"extra[-_ ]?high|(?<![a-z])x[-_]high")
 _DATED: Final = 4
-"""A number of so many digits is a date or a build, not a version."""
+"""Numbers of at least this many digits are a date or a build, not a version."""
 MAX_NAME_CHARS: Final = 256
 MAX_WISHES: Final = 16
 _YES: Final = frozenset({"", "true", "on", "yes", "1"})
@@ -42,11 +42,11 @@ class Name(Struct, frozen=True):
     words: frozenset[str]
     version: tuple[int, ...]
     context: str = ""
-    """A window in the name, such as `1m`."""
+    """A context window in the name, such as `1m`."""
 
     @property
     def stem(self) -> frozenset[str]:
-        """The words that name the model and no rung."""
+        """The words of the name without effort, thinking and speed."""
         return self.words - RUNGS
 
 
@@ -64,18 +64,18 @@ def read_name(text: str) -> Name:
         else:
             words.add(token)
     while version and version[-1] == 0:
-        version.pop()  # 5.0 is 5
+        version.pop()  # 5.0 equals 5
     return Name(frozenset(words - _SILENT or words), tuple(version), context)
 
 
 def effort_of(word: str) -> str:
-    """An effort in the words of the scale; the word itself when it is none of them."""
+    """The effort in the words of `SCALE`; the word itself if it has none."""
     plain = _EXTRA_HIGH.sub("xhigh", word.lower())
     return "none" if plain in ("off", "disabled") else plain
 
 
 def closest_version(wanted: tuple[int, ...], found: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """For sorting: the same version first, then the next newer one, then the newest of the older ones."""
+    """A sort key: the same version first, then the next newer one, then the newest of the older ones."""
     if found >= wanted:
         return 0, found
     return 1, tuple(-number for number in found)
@@ -86,7 +86,7 @@ def closest_version(wanted: tuple[int, ...], found: tuple[int, ...]) -> tuple[in
 
 @lru_cache(maxsize=256)
 def spelled(model: str, parameters: tuple[tuple[str, str], ...], max_mode: bool) -> str:
-    """A model and all its parameters as one id; also where they are the usual ones, which may change."""
+    """A model and all its parameters as one id, including default values, which may change."""
     parts = [f"{key}={value}" for key, value in parameters]
     if max_mode:
         parts.append("max=true")
@@ -94,7 +94,7 @@ def spelled(model: str, parameters: tuple[tuple[str, str], ...], max_mode: bool)
 
 
 def window(value: str) -> int | None:
-    """`200k` -> 200000; None when it is no window."""
+    """`200k` -> 200000; None if the text is no window."""
     number, unit = value[:-1], value[-1:].lower()
     if not number.isascii() or not number.isdigit() or len(number) > 6 or unit not in ("k", "m"):
         return None
@@ -105,7 +105,7 @@ def window(value: str) -> int | None:
 
 
 class Wish(Struct, frozen=True):
-    """None and empty: no wish."""
+    """Requested parameters; None and empty values mean no request."""
 
     effort: str | None = None
     thinking: bool | None = None
@@ -113,10 +113,10 @@ class Wish(Struct, frozen=True):
     context: str | None = None
     max_mode: bool | None = None
     other: tuple[tuple[str, str], ...] = ()
-    """(parameter id, value) of parameters that nobody here has a word for."""
+    """(parameter id, value) of parameters without a field here."""
 
     def over(self, weaker: "Wish") -> "Wish":
-        """This wish, and what it leaves open from another."""
+        """This wish, completed by a weaker one."""
         taken = {name: getattr(weaker, name) for name in self.__struct_fields__ if not self._says(name)}
         return replace(self, **taken)
 
@@ -137,7 +137,7 @@ def split_suffix(name: str) -> tuple[str, str]:
 
 
 def read_suffix(text: str, name: str = "") -> Wish:
-    """`effort=high,fast`. A word alone is switched on, or is an effort, or a window. Raises GatewayError."""
+    """Parses `effort=high,fast`. A single word is a switch, an effort or a window. Raises GatewayError."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts) > MAX_WISHES:
         raise _unreadable(name or text, f"more than {MAX_WISHES} parameters")

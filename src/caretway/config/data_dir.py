@@ -1,8 +1,8 @@
-"""The data directory must be private: access of other users is removed, a directory of another user or no directory is
-refused (root is only warned).
+"""Keeps the data directory private: removes access of other users and refuses a directory of another user or a path
+that is no directory (root only gets a warning).
 
-`judge` decides from values; `close_data_dir` checks the directory, removes access for others, and refuses one that
-cannot be trusted. A directory that does not exist yet is created private when something is first written to it.
+`judge` decides from values; `close_data_dir` applies its verdict. A missing directory is created private when something
+is first written to it.
 """
 
 import logging
@@ -39,7 +39,7 @@ def judge(mode: int, owner: int, me: int) -> Verdict:
 
 
 def look(path: Path) -> Verdict:
-    """Judge the directory by its mode and owner. One that is missing or cannot be examined is FINE."""
+    """Judges the directory by its mode and owner. A directory that is missing or cannot be examined is FINE."""
     try:
         info = path.stat()
     except OSError:
@@ -48,14 +48,14 @@ def look(path: Path) -> Verdict:
 
 
 def close_data_dir(path: Path, origin: str) -> None:
-    """Raises ConfigError when the directory cannot be trusted."""
+    """Raises ConfigError if the directory cannot be trusted."""
     verdict = look(path)
     if verdict is Verdict.FINE:
         return
     if verdict is Verdict.NO_DIRECTORY:
         raise ConfigError("data_dir", origin, f"{path} is not a directory: choose another --data-dir")
     if verdict is Verdict.FOREIGN:
-        if os.geteuid() == 0:  # container volumes often have another owner, who cannot harm root unseen
+        if os.geteuid() == 0:  # another owner of a container volume cannot harm root unseen
             log.warning("the data directory %s belongs to another user, who can read what is kept there", path)
             return
         hint = f"choose another --data-dir, or make it yours: sudo chown -R {os.geteuid()} {path}"

@@ -8,11 +8,11 @@ from .kinds import ADVANCED, Setting
 
 
 class NotEditable(Exception):
-    """The file is written in a way that this module does not understand."""
+    """The file has a form that this module does not support."""
 
 
 def with_setting(text: str, setting: Setting, value: object | None) -> str:
-    """The file's text with this value, written as `file_value` gives it; None removes the setting."""
+    """The file's text with this value, as `file_value` returns it; None removes the setting."""
     import tomllib
 
     before = tomllib.loads(text)
@@ -34,7 +34,7 @@ def with_setting(text: str, setting: Setting, value: object | None) -> str:
 
 
 def file_value(setting: Setting, text: str, here: Path) -> object:
-    """What to write for what a user typed. A relative path would be seen from the file, so it is made absolute."""
+    """The value to write for a user's text. Relative paths become absolute: the file has its own base."""
     value = setting.read(text, "the command line")
     if isinstance(value, bool) or (isinstance(value, int) and text.strip().lstrip("-").isdigit()):
         return value

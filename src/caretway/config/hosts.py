@@ -1,7 +1,6 @@
-"""Cursor's hosts: the web site for signing in, the API, and the host that runs are sent to. Pure.
+"""Cursor's hosts: the web site for signing in, the API, and the host for runs. Pure.
 
-Each has a setting. `agent_url` is the short form for a stand-in, which is all three at once; a setting of a host's own
-wins over it.
+Each host has a setting. `agent_url` sets all three for a stand-in; a host's own setting wins over it.
 """
 
 from typing import Final
@@ -18,19 +17,19 @@ CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 
 class Hosts(Struct, frozen=True):
     login: str
-    """The web site that people sign in at."""
+    """The web site for signing in."""
     api: str
-    """Tokens, model lists, account. Sign-ins are stored under its address."""
+    """The host for tokens, model lists and account. Sign-ins are stored under its address."""
     run: str
-    """Runs; the same as `api`, unless the settings say otherwise."""
+    """The host for runs; equal to `api` unless the settings differ."""
     stand_in: bool
     """The API is not Cursor's own."""
     run_fixed: bool
-    """The settings name a host for runs alone: it is used whatever Cursor says."""
+    """The settings name a host for runs, so it is used regardless of Cursor's advice."""
 
     @property
     def answers_elsewhere(self) -> bool:
-        """Runs are not answered by Cursor, or for an account that is not Cursor's."""
+        """Whether runs are answered by another service, or belong to another service's account."""
         return self.stand_in or not _is_cursors(self.run)
 
 

@@ -1,5 +1,5 @@
-"""Where files are on each platform (XDG, macOS): our settings and data, Cursor's own sign-ins and
-cursor-agent's files. Creates nothing.
+"""Locations of files by platform (XDG, macOS): settings and data, other programs' Cursor sign-ins, cursor-agent's
+files. Creates nothing.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 _PLACES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
-    # platform -> purpose -> (variable that names the directory, else this one below the home directory)
+    # platform -> purpose -> (variable that names the directory, else the path below the home directory)
     "darwin": {"config": ("", "Library/Application Support"), "data": ("", "Library/Application Support")},
     "linux": {"config": ("XDG_CONFIG_HOME", ".config"), "data": ("XDG_DATA_HOME", ".local/share")},
 }
@@ -22,7 +22,7 @@ def home_directory(environ: Mapping[str, str]) -> Path:
 def _place(purpose: str, environ: Mapping[str, str], platform: str) -> Path:
     variable, below_home = _PLACES.get(platform, _PLACES["linux"])[purpose]
     named = Path(environ.get(variable, ""))
-    # The XDG specification: a relative path in these variables is to be ignored.
+    # The XDG specification: relative paths in these variables are ignored.
     return (named if named.is_absolute() else home_directory(environ) / below_home) / "caretway"
 
 
@@ -35,7 +35,7 @@ def user_config_file(environ: Mapping[str, str], platform: str = sys.platform) -
 
 
 def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
-    """Where Cursor's programs keep a sign-in: cursor-agent first, then the official SDK."""
+    """The sign-in files of Cursor's programs: cursor-agent first, then the official SDK."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
     agent = home / ".cursor" if platform == "darwin" else below_config / "cursor"
@@ -43,7 +43,7 @@ def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platfor
 
 
 def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
-    """Where cursor-agent may have files. A file there does not mean a valid sign-in."""
+    """Possible locations of cursor-agent's files. A file does not imply a valid sign-in."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
     folders = (

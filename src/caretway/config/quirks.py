@@ -1,5 +1,5 @@
-"""What the gateway assumes about Cursor where a wrong assumption fails silently: an instruction is ignored, a history
-is not seen. `agent_quirks` overrides each of these; `caretway prove` finds what an account needs and prints the line.
+"""Assumptions about Cursor that fail silently if wrong: an instruction is ignored, a history is not seen.
+`agent_quirks` overrides each; `caretway prove` finds the values for an account and prints the line to set.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Which texts are secret, by the settings: the gateway's keys and their file, a cluster's key, tokens, Cursor keys.
+"""The secrets in the settings: the gateway's keys and their file, a cluster's key, tokens, Cursor keys.
 
-Clients are checked against the keys; logs and recordings leave every secret out.
+Clients are checked against the gateway's keys; logs and recordings omit every secret.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ MIN_KEY_CHARS: Final = 16
 
 
 def read_keys(text: str) -> tuple[str, ...]:
-    """The keys of a file: one on each line; empty lines and lines that begin with # are left out."""
+    """The keys of a file, one on each line, without empty lines and lines that begin with #."""
     lines = (line.strip() for line in text.splitlines())
     keys = tuple(line for line in lines if line and not line.startswith("#"))
     if not keys:
@@ -30,7 +30,7 @@ def check_key(key: str) -> str:
 
 
 def gateway_keys(settings: Settings) -> tuple[str, ...]:
-    """The keys that clients may send; raises ConfigError when one could not protect anything."""
+    """The keys that clients may send. Raises ConfigError if a key is too weak to protect anything."""
     keys: list[str] = []
     if settings.gateway_key is not None:
         try:
@@ -55,7 +55,7 @@ def _bad_file(settings: Settings, problem: str) -> ConfigError:
 
 
 def cluster_key(settings: Settings) -> str:
-    """The secret that the gateways of a cluster share; raises ConfigError when there is none that protects."""
+    """The secret that the gateways of a cluster share. Raises ConfigError if it is missing or too weak."""
     named, key = "cluster_key", settings.cluster_key
     if key is None and settings.cluster_key_file is not None:
         named = "cluster_key_file"
@@ -87,7 +87,7 @@ def _cluster_secrets(settings: Settings) -> tuple[str, ...]:
 
 
 def secrets_in(settings: Settings) -> tuple[str, ...]:
-    """Every text that must not be written anywhere. (MCP servers hide the values in their own tables.)"""
+    """Every secret text of the settings. (MCP servers hide the values in their own tables.)"""
     named = [getattr(settings, setting.name) for setting in SETTINGS if setting.secret]
     try:
         keys = gateway_keys(settings)

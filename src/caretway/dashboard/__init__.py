@@ -1,1 +1,1 @@
-"""The page: what the gateway knows of itself, for a browser and `caretway top`; snapshots, changes, a few switches."""
+"""The dashboard: the gateway's state as snapshots and changes, for a browser and `caretway top`."""

@@ -1,5 +1,5 @@
-"""The dashboard's API: its paths below `/caretway/v1` with what `/openapi.json` says of them. Who may ask is decided in
-`api/dashboard_access.py` before a handler is called; what is answered, in `tabs`.
+"""The dashboard's API: its paths below `/caretway/v1` and their descriptions for `/openapi.json`.
+`api/dashboard_access.py` checks access before a handler runs; `tabs` makes the answers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +18,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def routes(page: PageApi | None) -> tuple[Route, ...]:
-    """The rows. None: only for the description."""
+    """The routes. `page` None makes them for the description only."""
     return tuple(
         Route(
             path,
@@ -35,11 +35,11 @@ def routes(page: PageApi | None) -> tuple[Route, ...]:
 
 
 Handler = Callable[[PageApi, HttpCall], Awaitable[object]]
-"""Returns what is sent as JSON; None: it has answered itself."""
+"""Returns the value to send as JSON, or None if it has sent the response itself."""
 
 
 async def _dispatch(page: PageApi | None, handlers: Mapping[str, str], call: HttpCall) -> None:
-    from . import tabs  # of no use to a gateway whose dashboard nobody opens
+    from . import tabs  # imported when a dashboard is opened
 
     assert page is not None
     method = "GET" if call.request.method == "HEAD" else call.request.method

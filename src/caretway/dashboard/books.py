@@ -1,4 +1,4 @@
-"""The dashboard's questions to the ledger's file: one at a time, in a thread, so that no reader holds up a stream."""
+"""The dashboard's queries to the ledger's file: one at a time in a thread, so that no query delays a stream."""
 
 import asyncio
 import sqlite3
@@ -20,12 +20,12 @@ Answer = TypeVar("Answer")
 
 
 SETTLES_S: Final = 3.0
-"""How long a conversation that is to be forgotten waits for rows that are not written yet."""
+"""How long forgetting a conversation waits for its unwritten rows."""
 
 
 class LedgerReader:
     def __init__(self, path: Path | None, price: FindPrice, ledger: Ledger | None = None) -> None:
-        """`path` None: no ledger is kept. `ledger`: its writer."""
+        """`path` None: no ledger is kept. `ledger`: the writer of the file."""
         self._path = path
         self._ledger = ledger
         self.price = price
@@ -38,7 +38,7 @@ class LedgerReader:
     async def conversations(
         self, wanted: "Wanted", limit: int
     ) -> "tuple[ConversationList, dict[str, list[str]]] | None":
-        """The list, and what can be chosen of. None: no ledger is kept."""
+        """The list and the values of its filters; None if no ledger is kept."""
         from ..usage.conversations import ConversationList, ConversationQueries
 
         if self._path is None:
@@ -56,7 +56,7 @@ class LedgerReader:
         return await self.ask(lambda db: ConversationQueries(db, self.price).timeline(name))
 
     async def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer | None:
-        """None: nothing was written yet, or no ledger is kept."""
+        """None if no ledger is kept or nothing was written yet."""
         path = self._path
         if path is None:
             return None
@@ -71,7 +71,7 @@ class LedgerReader:
         return await self._run(work)
 
     async def forget(self, name: str) -> tuple[int, int]:
-        """Delete a conversation's rows, also those that are about to be written; (responses, runs)."""
+        """Deletes a conversation's rows, including queued ones, and returns the counts (responses, runs)."""
         from ..usage.conversations import forget_conversation
 
         path, ledger = self._path, self._ledger

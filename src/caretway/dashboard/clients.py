@@ -1,5 +1,5 @@
-"""The dashboard's view of clients: how each known one is started or what to paste into its settings, when it was seen
-last, and which mistakes clients made lately with what to do about them.
+"""The dashboard's view of clients: how each known client is started or configured, when it was last seen, and recent
+mistakes of clients with remedies.
 """
 
 import json
@@ -69,14 +69,14 @@ def _to_paste(client: ClientProgram, where: Target, around: Surroundings) -> lis
 
 
 def _file(plan: FilePlan, around: Surroundings) -> dict[str, str]:
-    """The file's content as if it were empty before: the user knows what else is in it."""
+    """The file's content as if the file were empty: the user knows the rest of it."""
     place = plan.path
     below = place.is_relative_to(around.home)
     return {"title": f"~/{place.relative_to(around.home)}" if below else str(place), "text": applied(plan, None)}
 
 
 def _by_hand(client: ClientProgram, plan: LaunchPlan) -> list[dict[str, str]]:
-    """For those whose settings cannot be added to: variables and flags."""
+    """The variables and flags of a client whose settings cannot be extended."""
     lines = [f"export {name}={_quoted(value)}" for name, value in plan.environment.items() if FILES not in value]
     words = [client.program, *(word for word in plan.arguments if FILES not in word)]
     pieces = [{"title": "terminal", "text": "\n".join([*lines, shlex.join(words)])}]
@@ -84,7 +84,7 @@ def _by_hand(client: ClientProgram, plan: LaunchPlan) -> list[dict[str, str]]:
 
 
 def _quoted(value: str) -> str:
-    """The key is a variable of the user's shell."""
+    """Quotes a value for a shell in which a variable holds the key."""
     return f'"{value}"' if value == f"${KEY_VARIABLE}" else shlex.quote(value)
 
 
@@ -104,7 +104,7 @@ def seen_clients(db: sqlite3.Connection, now: float) -> list[dict[str, Any]]:
 
 
 def with_mistakes(seen: list[dict[str, Any]], refused: Sequence[NotedRefusal]) -> list[dict[str, Any]]:
-    """Add mistakes, also of clients that never got an answer."""
+    """Adds mistakes, including those of clients that never got an answer."""
     by_name = {row["client"]: row for row in seen}
     for one in refused:
         row = by_name.get(one.client)

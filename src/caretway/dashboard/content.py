@@ -1,6 +1,6 @@
-"""What was said and answered, kept only while the owner has switched that on: content keeping until it is switched off,
-recording for a bounded time. In memory, bounded, forgotten with the conversation, the switch and the process. Also a
-recorded conversation as a script for the simulator.
+"""Prompts and answers, kept in memory only while the owner has enabled it: keeping until it is switched off, recording
+for a bounded time. Content is bounded and is deleted with the conversation, the switch and the process. Also converts a
+recorded conversation to a script for the simulator.
 """
 
 import json
@@ -18,10 +18,10 @@ from ..core.request import Message, Reasoning, Text, ToolCall, ToolResult, TurnR
 MAX_CONVERSATIONS: Final = 100
 MAX_STEPS: Final = 500
 MAX_CHARS: Final = 64 * 1024
-"""Of one step, what was said and what was answered each."""
+"""The limit for the prompt of one step, and for its answer."""
 MAX_OPENING: Final = 160
 MAX_SCRIPT_CHARS: Final = 4 * MAX_CHARS
-"""Of one step as a script, about."""
+"""The approximate limit for one step as a script."""
 MAX_ALL_CHARS: Final = 16 * 2**20
 MAX_RECORD_S: Final = 3600.0
 _CUT: Final = " ... (cut)"
@@ -34,7 +34,7 @@ _FAILURES: Final = {
     "upstream_deprecated": "deprecated",
     "upstream_down": "unavailable",
 }
-"""Kinds of errors -> what the simulator calls them; others are `internal`."""
+"""Kinds of errors -> the simulator's names; other kinds are `internal`."""
 
 
 class KeptStep(Struct, frozen=True):
@@ -42,9 +42,9 @@ class KeptStep(Struct, frozen=True):
     said: str
     answered: str
     begins: bool
-    """It answers a user, not the results of tools."""
+    """The step answers a user message, not tool results."""
     script: str
-    """What the model did, as lines of the simulator's script."""
+    """The model's actions as lines of the simulator's script."""
 
     @property
     def chars(self) -> int:
@@ -73,7 +73,7 @@ class KeptContent:
 
     @keep.setter
     def keep(self, keep: bool) -> None:
-        """Switched off, it forgets what was not recorded."""
+        """Switching off deletes conversations that were not recorded."""
         self._keep = keep
         if not keep:
             for name in [name for name, kept in self._kept.items() if not kept.recorded]:
@@ -81,14 +81,14 @@ class KeptContent:
 
     @property
     def until(self) -> float | None:
-        """When recording ends; None: it is off."""
+        """When recording ends; None while it is off."""
         return self._until if self._clock() < self._until else None
 
     def record(self, seconds: float) -> None:
         self._until = self._clock() + min(max(0.0, seconds), MAX_RECORD_S)
 
     def recording(self) -> dict[str, object] | None:
-        """None: it is off."""
+        """The state of recording; None while it is off."""
         until = self.until
         return None if until is None else {"until": until, "conversations": len(self.recorded())}
 
@@ -98,7 +98,7 @@ class KeptContent:
         if not self._keep and self._clock() >= self._until:
             return
         kept = self._kept.pop(conversation, None) or _Kept(request.model)
-        self._kept[conversation] = kept  # the newest comes last
+        self._kept[conversation] = kept  # moves the newest to the end
         kept.recorded = kept.recorded or self.until is not None
         step = _step(request, reply, at)
         kept.steps.append(step)
@@ -109,7 +109,7 @@ class KeptContent:
             self._chars -= kept.steps.pop(0).chars
 
     def forget(self, conversation: str) -> int:
-        """How many steps of it were kept."""
+        """Deletes a conversation's content and returns the number of its steps."""
         kept = self._kept.pop(conversation, None)
         if kept is None:
             return 0
@@ -120,7 +120,7 @@ class KeptContent:
         return conversation in self._kept
 
     def opening(self, conversation: str) -> str:
-        """The first words of what is kept of it; empty: nothing is kept."""
+        """The first words of the conversation; empty if it is not kept."""
         kept = self._kept.get(conversation)
         return " ".join(kept.steps[0].said[:MAX_OPENING].split()) if kept is not None else ""
 
@@ -138,7 +138,7 @@ class KeptContent:
         ]
 
     def script(self, conversation: str) -> Callable[[], str] | None:
-        """Writes the script as it is now; it may take long. None: the conversation was not recorded."""
+        """A slow function that writes the script as of now; None if the conversation was not recorded."""
         kept = self._kept.get(conversation)
         if kept is None or not kept.recorded:
             return None
@@ -146,7 +146,7 @@ class KeptContent:
 
 
 def _script(conversation: str, model: str, steps: Sequence[KeptStep]) -> str:
-    """The conversation as a script with a block for each user message."""
+    """The script of a conversation, with a block for each user message."""
     blocks = [
         f"# Conversation {conversation} with {model}, recorded by Caretway.",
         "# Send each block as a message of the user: `caretway serve --backend simulator` then answers the same.",
@@ -177,7 +177,7 @@ def _words(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def _joined(texts: Iterable[str]) -> str:
-    """Join texts, reading no more than is kept."""
+    """Joins texts, reading no more than is kept."""
     taken: list[str] = []
     room = MAX_CHARS + 2
     for text in filter(None, texts):

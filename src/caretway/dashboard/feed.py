@@ -1,7 +1,7 @@
-"""The event stream of the page: one look a second for all readers while there are any, nothing at all while there are
-none. Each reader gets the newest snapshot when it can take it, never a queue of old ones; a sign-out ends its readers.
+"""The event stream of the dashboard: takes one snapshot a second for all readers, and none without readers. A slow
+reader gets only the newest snapshot; a sign-out ends its readers.
 
-Nothing is told to the feed while models stream: it looks at counters that are there anyway.
+Streams of models do not notify the feed: it reads existing counters.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ TICK_S: Final = 1.0
 KEEP_ALIVE_S: Final = 15.0
 MAX_READERS: Final = 64
 LOOK_AGAIN_S: Final = 60.0
-"""How often it is looked whether a cookie has become too old."""
+"""The interval for checking whether a cookie has expired."""
 HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -31,7 +31,7 @@ _encode: Final = msgspec.json.Encoder().encode
 SIGNED_OUT: Final = b"event: signed_out\ndata: {}\n\n"
 
 Marks = Mapping[str, object]
-"""What may have changed -> something that differs when it has."""
+"""Tab -> a value that differs after a change of the tab."""
 
 
 def frame(event: str, data: object) -> bytes:
@@ -39,7 +39,7 @@ def frame(event: str, data: object) -> bytes:
 
 
 class Reader:
-    """One open stream. What it has not taken yet is one snapshot at most, and which tabs are stale."""
+    """One open stream. At most one snapshot and the names of stale tabs wait for it."""
 
     def __init__(self, writer: ResponseWriter, credentials: Mapping[str, str]) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -51,7 +51,7 @@ class Reader:
         writer.on_writable(self._catch_up)
 
     def give(self, snapshot: bytes | None, stale: set[str]) -> None:
-        """`snapshot` None: it is the one that was given before."""
+        """`snapshot` None: the snapshot has not changed."""
         if self.over.done():
             return
         if self._writer.blocked:
@@ -85,8 +85,8 @@ class Feed:
         allowed: Callable[[Mapping[str, str]], bool],
         access_mark: Callable[[], object],
     ) -> None:
-        """`look`: the snapshot. `marks`: of the other tabs. `allowed`: whether these headers still open the page;
-        `access_mark` differs when that may have changed."""
+        """`look` makes the snapshot, `marks` the marks of the other tabs. `allowed`: whether these headers still give
+        access; `access_mark` differs when that may have changed."""
         self._look = look
         self._marks = marks
         self._allowed = allowed
@@ -102,7 +102,7 @@ class Feed:
         self._marked: set[str] = set()
 
     def mark(self, what: str) -> None:
-        """This tab was changed by hand."""
+        """Marks a tab as changed by the user."""
         if self._readers:
             self._marked.add(what)
 
@@ -111,7 +111,7 @@ class Feed:
         return len(self._readers)
 
     async def serve(self, call: HttpCall) -> None:
-        """Serve one reader until it disconnects or is dropped."""
+        """Serves one reader until it disconnects or is dropped."""
         if self._closed or len(self._readers) >= MAX_READERS:
             raise GatewayError(
                 ErrorKind.OVERLOADED,
@@ -137,7 +137,7 @@ class Feed:
                 self._timer = None
 
     def close(self) -> None:
-        """The gateway stops: an open page must not hold it up."""
+        """Ends all readers, so that an open dashboard does not delay shutdown."""
         self._closed = True
         for reader in list(self._readers):
             reader.end()
@@ -160,7 +160,7 @@ class Feed:
             reader.give(self._frame if renewed else None, stale)
 
     def _renew(self) -> bool:
-        """False: nothing is new but the time."""
+        """Returns False if only the time has changed."""
         snapshot = self._look()
         at = snapshot.pop("at")
         if snapshot == self._last_snapshot:

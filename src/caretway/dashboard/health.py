@@ -1,5 +1,5 @@
-"""The dashboard's view of health: the findings that need no look outside this process, MCP servers with their tools,
-refused requests, recoveries, and whether a live account has ever answered.
+"""The dashboard's view of health: findings from within this process, MCP servers with their tools, refused requests,
+recoveries, and whether a live account has ever answered.
 """
 
 import time
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def account_findings(facts: GatewayFacts, status: BackendStatus, models: int) -> list[Finding]:
-    """What Cursor has said lately."""
+    """Findings from the last known status of backend, account and model list."""
     found = [Finding("backend", True, f"{facts.backend} ({facts.standing})")]
     if facts.standing == "simulated":
         found.append(check_simulated(facts.simulator_asked))
@@ -37,7 +37,7 @@ def mcp_findings(servers: Sequence[dict[str, object]]) -> list[Finding]:
             "MCP",
             False,
             f"{one['name']} is {one['state']}: {one['detail']}",
-            # the detail of the others names the command
+            # other findings name the command in their detail
             "" if one["sign_in"] else "See `caretway mcp`, or restart it here.",
         )
         for one in servers

@@ -1,5 +1,5 @@
-"""What is found out on this machine alone, for `doctor` and the page: is the data directory private and writable, is
-there space, can the ledger be kept. Each finding says what to type next.
+"""Checks of this machine alone, for `doctor` and the dashboard: a private and writable data directory, disk space, the
+ledger. Each finding says what to type next.
 """
 
 import os
@@ -60,7 +60,7 @@ def check_data_dir(path: Path) -> Finding:
 
 
 def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
-    """Only said when there is too little."""
+    """Returns a finding only if space is low."""
     there = next((place for place in (path, *path.parents) if place.exists()), path)
     free = shutil.disk_usage(there).free
     if free >= low:
@@ -70,9 +70,9 @@ def check_space(path: Path, low: int = LOW_DISK) -> list[Finding]:
 
 
 def check_ledger(settings: Settings, *, whole: bool = False) -> Finding:
-    """Only looks: whether usage can be kept. `whole`: read every page of the file."""
+    """Checks whether usage can be kept, without writing. `whole`: read every page of the file."""
     from ..storage.database import read_database
-    from ..usage.writing import FILE_NAME, LEDGER  # `status` has findings, too, and none of a ledger
+    from ..usage.writing import FILE_NAME, LEDGER  # imported late: `status` has findings, but none about a ledger
 
     path = settings.data_dir / FILE_NAME
     if not settings.ledger_max_age:

@@ -1,8 +1,8 @@
-"""What the dashboard remembers of finished work beside the ledger: the newest errors with what to do, refused requests
-(those that are alike once, with a count), recent recoveries, which model was asked for and which was taken. Bounded, in
-memory, gone with the process.
+"""Finished work that the dashboard remembers beyond the ledger: the newest errors with remedies, refused requests
+(equal ones once, with a count), recent recoveries, requested and chosen models. Bounded, in memory, lost with the
+process.
 
-It is told at the end of a request; nothing here is called for a delta.
+Updated at the end of a request, never for a delta.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ MAX_ASKED: Final = 200
 MAX_ERRORS: Final = 200
 UNKNOWN_MODEL: Final = frozenset({ErrorKind.MODEL_UNKNOWN.value, "model_not_found"})
 MAX_TOLD: Final = 500
-"""Characters of a message."""
+"""The maximum length of a message."""
 
 
 class NotedError(Struct, frozen=True):
@@ -32,12 +32,12 @@ class NotedError(Struct, frozen=True):
     model: str
     path: str
     conversation: str = ""
-    """Empty: the request came to none."""
+    """Empty if the request had no conversation."""
 
 
 class NotedRefusal(Struct):
     at: float
-    """The last time. Unix seconds."""
+    """The time of the newest refusal, in unix seconds."""
     method: str
     path: str
     status: int
@@ -62,7 +62,7 @@ class AskedModel(Struct):
     asked: str
     taken: str
     refused: bool
-    """There is no such model: none was taken."""
+    """The requested model does not exist, so no model was chosen."""
     last_at: float = 0.0
     count: int = 0
 
@@ -71,17 +71,17 @@ class PageNotes(Observer):
     def __init__(self) -> None:
         self.last_error: NotedError | None = None
         self.errors: dict[str, NotedError] = {}
-        """Request -> why it failed, the newest last."""
+        """Request -> why it failed, in order of time."""
         self.recoveries: deque[NotedRecovery] = deque(maxlen=MAX_RECOVERIES)
         self.responses = 0
-        """How many have ended; a reader that saw another number looks again."""
+        """The number of finished responses; a reader polls again when it changes."""
         self.refusals_noted = 0
         self._refused: dict[tuple[str, str, int, str, str, str], NotedRefusal] = {}
         self._asked: dict[tuple[str, str], AskedModel] = {}
 
     @property
     def refused(self) -> list[NotedRefusal]:
-        """The newest first."""
+        """The refused requests, the newest first."""
         return sorted(self._refused.values(), key=lambda one: -one.at)
 
     @property

@@ -1,6 +1,6 @@
-"""What the dashboard shows of this moment: address, backend and its standing, sign-in, account, live turns, tokens a
-second, an error of the last hour, the gateways of a cluster. The backend and the account are asked in the background,
-once a minute while the dashboard is open.
+"""The current state on the dashboard: address, backend and its standing, sign-in, account, live turns, tokens per
+second, an error of the last hour, the gateways of a cluster. Backend and account are asked in the background, once a
+minute while the dashboard is open.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from .content import KeptContent
 from .notes import NotedError, PageNotes
 
 MAX_TURNS: Final = 40
-"""Of a snapshot; the others are counted. Every page that is open gets it once a second."""
+"""Turns in a snapshot, which every open page gets once a second; further turns are counted."""
 FRESH_S: Final = 60.0
 PATIENCE_S: Final = 1.0
-"""How long the first look waits for Cursor."""
+"""How long the first snapshot waits for Cursor."""
 RECENT_S: Final = 5.0
 ERROR_S: Final = 3600.0
 """How long the last error is shown."""
 AT_ONCE_S: Final = 0.2
-"""Two looks that are closer than this are one."""
+"""Snapshots within this interval share one measurement of speed."""
 STANDINGS: Final = {
     "official": "An official way to use Cursor.",
     "unofficial": "Cursor's own protocol, used unofficially: it may change at any time.",
@@ -37,7 +37,7 @@ STANDINGS: Final = {
 
 
 class GatewayFacts(Struct):
-    """What does not change while the gateway runs."""
+    """Facts that do not change while a backend answers."""
 
     backend: str
     standing: str
@@ -45,7 +45,7 @@ class GatewayFacts(Struct):
     started_at: float
     """Unix seconds."""
     simulator_asked: bool = False
-    """The settings name the simulator; it does not stand in for a missing sign-in."""
+    """The settings choose the simulator; it does not replace a missing sign-in."""
 
 
 class Now:
@@ -57,7 +57,7 @@ class Now:
         content: KeptContent,
         cluster: Callable[[], object],
     ) -> None:
-        """`cluster`: its gateways; None: there is none."""
+        """`cluster` returns the gateways of a cluster, or None without a cluster."""
         self._content = content
         self._cluster = cluster
         self.facts = facts
@@ -68,12 +68,12 @@ class Now:
         self._asking: asyncio.Task[None] | None = None
         self._asked_at = float("-inf")
         self._said: dict[str, int] = {}
-        """Tokens of each turn at the last look."""
+        """Tokens of each turn at the last measurement."""
         self._said_at = float("-inf")
         self._rate = 0.0
 
     def switch(self, facts: GatewayFacts, tenant: Tenant) -> None:
-        """Another backend answers new requests: all that is known of the account is asked again."""
+        """Shows another backend and fetches its status and account again."""
         self.facts, self._tenant = facts, tenant
         self._status = self._account = None
         self._asked_at = float("-inf")
@@ -83,19 +83,19 @@ class Now:
         return self.facts.address
 
     async def fresh_snapshot(self) -> dict[str, Any]:
-        """For one who asks: what is not known yet is waited for, a moment."""
+        """The snapshot for a single request; waits briefly for unknown facts."""
         self.look()
         if self._asking is not None:
             await asyncio.wait([self._asking], timeout=PATIENCE_S)
         return self.snapshot()
 
     def renewed(self) -> dict[str, Any]:
-        """The snapshot for those who look on."""
+        """The snapshot for the event stream, without waiting."""
         self.look()
         return self.snapshot()
 
     def look(self) -> None:
-        """See that the backend and the account were asked lately."""
+        """Starts fetching status and account if the last fetch is too old."""
         if self._asking is None and time.monotonic() >= self._asked_at + FRESH_S:
             self._asked_at = time.monotonic()
             self._asking = spawn(self._ask(), "page-asks-the-account")
@@ -142,7 +142,7 @@ class Now:
         return error if error is not None and error.at > time.time() - ERROR_S else None
 
     def _speed(self, turns: Sequence[TurnView]) -> float:
-        """What was said since the last look; without a recent one, what each turn has said since it began."""
+        """Tokens per second since the last measurement; without a recent one, each turn's average since its start."""
         now = time.monotonic()
         passed, before = now - self._said_at, self._said
         if passed < AT_ONCE_S:

@@ -1,4 +1,4 @@
-"""What the dashboard's API is made of, and what its handlers share: queries, bodies, an object that is not there."""
+"""The parts of the dashboard's API and the helpers of its handlers: queries, bodies, missing objects."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,7 +36,7 @@ MAX_QUERY_FIELDS: Final = 20
 
 
 class LastLook:
-    """What was answered last, for all who ask before something changes."""
+    """Caches the last answer for all requests until its mark changes."""
 
     def __init__(self) -> None:
         self._mark: object = None
@@ -44,7 +44,7 @@ class LastLook:
         self._making = asyncio.Lock()
 
     async def answer(self, mark: Callable[[], object], make: Callable[[], Awaitable[object]]) -> msgspec.Raw:
-        """`mark` differs when the answer may."""
+        """`mark` differs if the answer may have changed."""
         async with self._making:
             if (now := mark()) != self._mark:
                 self._answer = msgspec.json.encode(await make())
@@ -75,8 +75,8 @@ class PageApi:
         mcp: "McpBridge | None",
         cluster: Callable[[], object],
     ) -> None:
-        """`forget_stored`: lets the store of conversations forget one; how much it had. `cluster`: its gateways; None:
-        there is none."""
+        """`forget_stored` deletes a conversation from its store and returns the number of deleted items. `cluster`
+        returns the gateways of a cluster, or None without a cluster."""
         self.settings = settings
         self.tenant = tenant
         self.models = models
@@ -97,7 +97,7 @@ class PageApi:
         self.overview = LastLook()
 
     def switch(self, facts: GatewayFacts, tenant: Tenant, models: ModelCatalogue) -> None:
-        """Show the account of a new sign-in."""
+        """Shows the account of a new sign-in."""
         self.tenant = tenant
         self.models = self.running.models = models
         self.now.switch(facts, tenant)
@@ -107,7 +107,7 @@ class PageApi:
 
     def marks(self) -> Marks:
         ended = self.notes.responses
-        written = 0 if self._ledger is None else self._ledger.written  # later than the answers ended
+        written = 0 if self._ledger is None else self._ledger.written  # written after the response has ended
         read = ended, self.notes.refusals_noted, written
         rows = dict.fromkeys(("overview", "usage", "clients", "health"), read)
         return rows | {"conversations": (ended, written), "models": ended}

@@ -1,5 +1,5 @@
-"""Settings in the dashboard, and which of them it changes: aliases and budgets, at once and in the settings file;
-never one that a flag or a variable sets.
+"""Settings in the dashboard. It changes only aliases and budgets, immediately and in the settings file, and never a
+setting that a flag or a variable sets.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ CHANGEABLE: Final = ("model_aliases", "budgets")
 
 
 class RunningSettings:
-    """The settings of the running gateway, of which a few can be changed."""
+    """The settings of the running gateway; a few can be changed."""
 
     def __init__(self, settings: Settings, models: ModelCatalogue, budgets: Budgets) -> None:
         self.models = models
-        """Whose aliases are changed: of the newest sign-in."""
+        """The newest sign-in's models, whose aliases are changed."""
         self._settings = settings
         self._budgets = budgets
         self._changed: dict[str, tuple[object, str]] = {}
-        """What was changed here: value and origin."""
+        """Changed settings -> (value, origin)."""
         self._writing = asyncio.Lock()
 
     def file(self) -> Path:
@@ -55,7 +55,7 @@ class RunningSettings:
         return rows
 
     async def change(self, name: str, text: str | None) -> None:
-        """Write it into the settings file and use it. `None`: the default again. Raises GatewayError."""
+        """Writes the setting to the file and applies it; `None` restores the default. Raises GatewayError."""
         from ..config.editing import NotEditable, file_value, with_setting
 
         setting = BY_NAME.get(name)
@@ -103,7 +103,7 @@ def _not_written(file: Path, why: str) -> GatewayError:
 
 
 def _check_changeable(name: str, origin: str) -> None:
-    """Raises GatewayError."""
+    """Raises GatewayError if the setting cannot be changed."""
     if name not in CHANGEABLE:
         raise GatewayError(
             ErrorKind.BAD_REQUEST,

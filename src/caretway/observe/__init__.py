@@ -1,1 +1,1 @@
-"""Logs, metrics and recordings of the gateway's work. They contain no prompt, no answer and no secret."""
+"""Logs, metrics and recordings of the gateway's work, without prompts, answers or secrets."""

@@ -1,8 +1,8 @@
-"""What is logged of each response and each refused request: one short line with who asked, which model was taken, the
-session and why, tokens, the first token and the outcome; failures and refusals are warnings, with their reason and the
-remedy. No prompt, no answer, no secret; text of clients without line breaks (log injection).
+"""The log line of each response and each refused request: caller, model, session and reason, tokens, time to the first
+token, outcome. Failures and refusals are warnings with reason and remedy. Contains no prompt, answer or secret, and no
+line breaks from clients (log injection).
 
-The message of the log record is a note, not a text: its formatter chooses between the line and all facts.
+The message of the log record is a note object: the formatter chooses between one line and all facts.
 """
 
 import logging
@@ -19,7 +19,7 @@ Tone = Literal["plain", "strong", "quiet", "good", "bad"]
 Part = tuple[Tone, str]
 
 MAX_TOLD: Final = 600
-"""Characters of an error's message in a line."""
+"""The maximum length of an error message in a line."""
 _ODD: Final = re.compile(r"[^!-~]")
 _BREAKS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\U00010000-\U0010ffff]+")
 _LATE: Final = ErrorKind.TIMEOUT.value
@@ -27,7 +27,7 @@ _UNKNOWN: Final = Usage()
 
 
 class AnswerNote:
-    """A response that ended."""
+    """A finished response."""
 
     __slots__ = ("record",)
     remedy = ""
@@ -40,7 +40,7 @@ class AnswerNote:
         return bool(self.record.error) or self.record.outcome == _LATE
 
     def parts(self, *, brief: bool = False) -> list[Part]:
-        """`brief`: without what few people look at."""
+        """`brief` leaves out rarely used parts."""
         record = self.record
         why = f" ({record.reason})" if record.reason and not brief else ""
         found: list[Part] = [
@@ -95,7 +95,7 @@ class AnswerNote:
 
 
 class RefusalNote:
-    """A request that was refused: what is wrong with it, and what to do."""
+    """A refused request: its fault and the remedy."""
 
     __slots__ = ("record",)
 
@@ -162,7 +162,7 @@ def _outcome(record: TurnRecord) -> str:
 
 
 def _tokens(usage: Usage) -> str:
-    """Fresh, written to the cache, cached and out; estimates are marked with a tilde."""
+    """Fresh, cache-written, cached and output tokens; a tilde marks estimates."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return ""
     cached, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0

@@ -1,9 +1,9 @@
-"""What may be written to a log or a recording: known secrets and what looks like one (bearer tokens, keys, JWTs) are
-hidden, prompts become a length and a salted hash, which headers and fields are shown. Pure.
+"""Decides what a log or a recording may contain: known secrets and texts that look like one (bearer tokens, keys, JWTs)
+are hidden, prompts become a length and a salted hash, selected headers and fields are shown. Pure.
 
-Two promises. Secrets are never written: neither those that were handed in, nor whatever looks like one. Content is
-written only on request: otherwise a text becomes its length and a hash. The hash has a new salt in each run, so equal
-texts can be recognised within one recording, and nobody can guess them.
+Secrets are never written, neither known ones nor texts that look like one. Content is written only on request;
+otherwise a text becomes its length and a hash. The salt is new in each run, so equal texts can be recognised within one
+recording, and the hash cannot be reversed by guessing.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ SHORTEST_SECRET: Final = 6
 """Shorter secrets may be common words; hiding those would garble every line."""
 
 _SHAPES: Final[dict[str, tuple[str, ...]]] = {
-    r"(?<=[Bb]earer )[^\s\"',;]+": ("earer ",),  # whatever is sent as a token
+    r"(?<=[Bb]earer )[^\s\"',;]+": ("earer ",),  # any token after `Bearer`
     r"\b(?:cw-|sk-|key_|crsr_|ghp_)[A-Za-z0-9._~+/=-]{8,}": ("cw-", "sk-", "key_", "crsr_", "ghp_"),
     r"\b(?:user_[A-Za-z0-9]+%3A%3A|xox[a-z]-)[A-Za-z0-9._~+/=-]{8,}": ("%3A%3A", "xox"),
     r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*": ("eyJ",),  # JSON web tokens
@@ -25,8 +25,8 @@ _SHAPES: Final[dict[str, tuple[str, ...]]] = {
     r"(?<=key\": \")[^\"]{6,}(?=\")": ('key": "',),
     r"(?<=authorization', b')[^']+(?=')|(?<=authorization': ')[^']+(?=')": ("authorization'",),
 }
-"""The pattern of a secret -> substrings, one of which is in every text with such a secret. Most texts have none of
-them, and a substring search is far cheaper than the pattern."""
+"""The pattern of a secret -> substrings, one of which is in every text with such a secret. Most texts have none, and a
+substring search is far cheaper than the pattern."""
 _SHAPED: Final = re.compile("|".join(_SHAPES))
 _SIGNS: Final = tuple(sign for signs in _SHAPES.values() for sign in signs)
 
@@ -63,16 +63,16 @@ _HEADERS: Final = frozenset(
         "x-stainless-runtime",
     }
 )
-"""Headers whose values are shown. Of all others only the length is."""
+"""Headers with visible values. For other headers only the length is shown."""
 
 _PLAIN: Final = frozenset(
     {"type", "role", "object", "model", "finish_reason", "stop_reason", "status", "code", "effort", "tool_choice", "id"}
     | {"call_id", "tool_call_id", "tool_use_id", "item_id", "response_id", "previous_response_id", "error_code"}
 )
-"""Fields whose texts are terms of the API, if they look like one."""
+"""Fields whose texts are shown if they look like terms of the API."""
 _WORD: Final = re.compile(r"[A-Za-z0-9_.:/\[\]-]{0,128}")
 _OPAQUE: Final = frozenset({"arguments", "parameters", "input_schema", "schema", "metadata", "properties"})
-"""Fields whose keys are content, too."""
+"""Fields whose keys are content as well as their values."""
 
 
 class Redactor:
@@ -84,7 +84,7 @@ class Redactor:
         self._salt = salt
 
     def text(self, text: str) -> str:
-        """The line without the secrets in it."""
+        """The line without secrets."""
         return _hide(_hide(text, self._secret_pattern, self._secrets), _SHAPED, _SIGNS)
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -94,7 +94,7 @@ class Redactor:
         }
 
     def value(self, value: object, field: str = "") -> object:
-        """The JSON structure, with content only if that was asked for."""
+        """The JSON structure without secrets, and without content unless it was requested."""
         if isinstance(value, str):
             if self._content or (field in _PLAIN and _WORD.fullmatch(value)):
                 return self.text(value)
@@ -115,7 +115,7 @@ class Redactor:
 
 
 def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
-    """Replace secrets. Texts without any of the signs are returned as they are."""
+    """Replaces secrets. A text without any of the signs is returned unchanged."""
     for sign in signs:
         if sign in text:
             return secrets.sub(HIDDEN, text)
@@ -123,7 +123,7 @@ def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats log lines, tracebacks included, and removes secrets from them, also from messages of libraries."""
+    """Formats log lines, tracebacks included, and removes secrets, also from messages of libraries."""
 
     def __init__(self, fmt: str, redactor: Redactor) -> None:
         super().__init__(fmt)
@@ -132,7 +132,7 @@ class RedactingFormatter(logging.Formatter):
         self._spelt = ""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging names it
-        """As logging does it by default; lines of the same second reuse the text."""
+        """The default format of logging; lines of the same second share the text."""
         second = int(record.created)
         if second != self._second:
             self._second, self._spelt = second, super().formatTime(record, self.default_time_format)

@@ -1,8 +1,7 @@
-"""The file of a recording (`--trace`): JSON lines that only their owner can read, stopped at a size limit; a disk that
-fails never disturbs the traffic. What may be in it is `redact`'s decision.
+"""Writes a recording (`--trace`): JSON lines that only the owner can read, in one file per side (`clients-...`,
+`cursor-...`). `redact` decides about the content.
 
-One file for each side (`clients-...`, `cursor-...`). `redact` decides what may be in it; this module only writes. At
-its size limit it stops with a line that says so. A recording that fails never disturbs the traffic.
+At its size limit the file ends with a line that says so. A failing disk never disturbs the traffic.
 """
 
 import itertools
@@ -47,11 +46,11 @@ class Trace:
         self.write("recording", side=side, content=content)
 
     def number(self) -> int:
-        """An id for one exchange, to find its lines."""
+        """A new exchange id, which marks all its lines."""
         return next(self._numbers)
 
     def write(self, what: str, **fields: Any) -> None:
-        """Write one line. The values must have gone through `redact`."""
+        """Writes one line. `redact` must have processed the values."""
         if self._file is None:
             return
         line = _encode({"at": round(self._clock(), 4), "what": what, **fields}) + b"\n"

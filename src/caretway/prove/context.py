@@ -1,7 +1,6 @@
-"""Where questions are asked: the backends, the models, the facts found so far, and what every question needs.
+"""The context of questions: backends, models, the facts found so far, and shared helpers.
 
-A thin edge. It opens conversations and remembers; what is asked, in which order, and what
-becomes of the facts, is in `questions`.
+It only opens conversations and remembers facts; the prompts, their order and the use of facts are in `questions`.
 """
 
 import asyncio
@@ -25,11 +24,11 @@ from .watching import Moment, RunNotes, WireWatch
 
 # ---- choosing
 
-# Which models are asked: a cheap one for nearly everything, and two others for what it cannot show. Pure.
+# Chooses the models: a cheap one for nearly every question, and two others for what it cannot show. Pure.
 
 COMPOSER: Final = "composer-2.5"
 SLOW_COMPOSER: Final = f"{COMPOSER}[fast=false]"
-"""The cheapest that Cursor has; its bare name is the fast variant, which costs more."""
+"""Cursor's cheapest model; its bare name means the fast variant, which costs more."""
 _CHEAP_WORDS: Final = (re.compile(r"nano|haiku"), re.compile(r"mini|flash|fast"), re.compile(r"sonnet"))
 
 
@@ -37,13 +36,13 @@ _CHEAP_WORDS: Final = (re.compile(r"nano|haiku"), re.compile(r"mini|flash|fast")
 class Roles:
     cheap: str
     second: str = ""
-    """Thinks and sees pictures; empty when no model of the list does."""
+    """A model that thinks and sees images; empty if none is listed."""
     tiered: str = ""
-    """Has rungs, of which one must be named; empty when none has."""
+    """A model with effort levels, one of which must be named; empty if none is listed."""
 
 
 def choose_models(listed: Sequence[ModelInfo], cheap: str = "", second: str = "") -> Roles:
-    """What the user named wins."""
+    """The user's choice wins."""
     return Roles(cheap or _cheap(listed), second or _cheapest(listed, _thinks_and_sees), _cheapest(listed, _has_rungs))
 
 
@@ -77,23 +76,22 @@ def _has_rungs(model: ModelInfo) -> bool:
 
 
 HOLD_S: Final = 4.0
-"""A checkpoint was seen up to 1.5 s after a call, and so was a call after its sibling. Waited out only where it does
-not come."""
+"""The longest wait for a checkpoint or a second call: each was seen up to 1.5 s after a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A backend to ask, the models it lists, and what passes below it (None where that is not ours to see)."""
+    """A backend, its models, and the record of its traffic (None if the traffic is not ours to see)."""
 
     backend: Backend
     models: ModelCatalogue
     watch: WireWatch | None = None
     proxy: str = ""
-    """The kind of proxy on the way to runs; empty: none."""
+    """The kind of the proxy for runs; empty for none."""
 
 
 Changes = Mapping[str, object]
-"""Setting -> value, for one question."""
+"""Settings that change for one question: name -> value."""
 OpenBench = Callable[[Changes], AbstractAsyncContextManager[Bench]]
 HoldRun = Callable[[RunNotes], Awaitable[None]]
 
@@ -102,24 +100,24 @@ class Killable(Protocol):
     """A gateway in a process of its own."""
 
     async def ask(self, messages: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], str]:
-        """Chat completions with the tool `lookup`: the assistant's message, and how the session went on."""
+        """Sends chat completions with the tool `lookup`. Returns the assistant's message and the kind of session."""
         ...
 
     async def kill(self) -> None:
-        """Kill it without a warning."""
+        """Kills the process with SIGKILL."""
         ...
 
 
 StartGateway = Callable[[Changes, str], AbstractAsyncContextManager[Killable]]
-"""(changes, model) -> a gateway with the settings of this run."""
+"""(changes, model) -> a gateway with the settings of this command."""
 
 
 class Skipped(Exception):
-    """The question cannot be asked here, for this reason."""
+    """The question cannot be asked; the text is the reason."""
 
 
 def marker() -> str:
-    """Means nothing, and stands nowhere else."""
+    """A random word that occurs nowhere else."""
     return f"m{secrets.token_hex(6)}"
 
 
@@ -139,17 +137,17 @@ class ProveContext:
         self.main = bench
         self.roles = roles
         self.other_version = other_version
-        """The client version to try when our own is refused."""
+        """The client version to try if our own is refused."""
         self.changes: dict[str, object] = {}
-        """What all later questions need, too."""
+        """Settings that all later questions need."""
         self.dead = False
         """Not even a line of text is answered."""
         self.last_runs: list[RunNotes] = []
-        """The attempts of the last conversation, where they can be seen."""
+        """The attempts of the last conversation, if they are recorded."""
         self.facts: dict[str, Fact] = {}
 
     def with_quirk(self, name: str, value: str) -> dict[str, object]:
-        """The change that overrides one more quirk."""
+        """The settings with one more quirk overridden."""
         known = self.changes.get("agent_quirks", self._quirks)
         assert isinstance(known, Mapping)
         return {"agent_quirks": {**known, name: value}}
@@ -159,7 +157,7 @@ class ProveContext:
 
     @asynccontextmanager
     async def bench(self, changes: Changes) -> AsyncIterator[Bench]:
-        """The main one, unless something must be changed."""
+        """The main bench, or a new one if settings change."""
         if changes or self.changes:
             async with self._open_bench({**self.changes, **changes}) as other:
                 yield other
@@ -174,7 +172,7 @@ class ProveContext:
     async def request(
         self, messages: str | Sequence[Message], *tools: ToolSpec, model: str = "", thinking: bool | None = None
     ) -> TurnRequest:
-        """For the cheap model, unless another is named."""
+        """A request fitted to the model, by default the cheap one."""
         if isinstance(messages, str):
             messages = (conversing.user(messages),)
         asked = TurnRequest(model or self.roles.cheap, tuple(messages), tools=tools, thinking=thinking)
@@ -188,7 +186,7 @@ class ProveContext:
         continued: Talk | None = None,
         changes: Changes | None = None,
     ) -> tuple[Talk, list[Moment]]:
-        """A conversation to its end, and the moments of its last attempt. `continued`: the one before it."""
+        """Runs a conversation; returns it and the moments of its last attempt. `continued`: the preceding talk."""
         async with self.bench(changes or {}) as bench:
             watch = bench.watch
             before = len(watch.runs) if watch else 0
@@ -197,7 +195,7 @@ class ProveContext:
                 waits = _on_last(watch, hold)
             talk = await converse(bench.backend, request, answer, waits, continued.snapshot if continued else None)
             self.last_runs = watch.runs[before:] if watch else []
-            for run in self.last_runs:  # a turn is over at `turn_ended`; the end of its stream comes a little later
+            for run in self.last_runs:  # a turn ends at `turn_ended`, its stream a little later
                 await wait_for(run, lambda moments: any(moment.what == "end" for moment in moments))
             return talk, self.last_runs[-1].moments if self.last_runs else []
 
@@ -210,7 +208,7 @@ def _on_last(watch: WireWatch, hold: HoldRun) -> Hold:
 
 
 async def wait_for(notes: RunNotes, seen: Callable[[Sequence[Moment]], bool], limit_s: float = HOLD_S) -> None:
-    """Until it is seen, or will not be."""
+    """Waits until `seen` is true for the moments, at most `limit_s`."""
     try:
         async with asyncio.timeout(limit_s):
             while not seen(notes.moments):

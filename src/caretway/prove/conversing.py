@@ -1,4 +1,4 @@
-"""One conversation with a backend, to its end: events are taken, calls are answered, and all replies are kept.
+"""Runs one conversation with a backend to its end: takes events, answers calls, keeps all replies.
 
 A backend whose turns do not wait for results gets the whole history again, as a client of the gateway would send it.
 """
@@ -21,7 +21,7 @@ from ..core.turn import Backend, Snapshot, Turn
 
 # ---- asking
 
-# What the cases ask: prompts in plain words, tools, a picture. Pure.
+# The prompts, tools and picture of the cases. Pure.
 
 LOOKUP: Final = ToolSpec(
     "lookup",
@@ -44,7 +44,7 @@ UNION: Final = ToolSpec(
 )
 LOOP_STEPS: Final = 10
 FOREIGN_ID: Final = "call_prove|fc_prove"
-"""An id of another maker's form: services were seen to refuse a history that has one."""
+"""An id in another maker's format: some services refuse a history that has one."""
 
 
 def user(text: str, *pictures: Image) -> Message:
@@ -64,7 +64,7 @@ def called(*calls: ToolCall) -> Message:
 
 
 def returned(*results: tuple[str, str]) -> Message:
-    """(call id, what it returned)."""
+    """A message with tool results from pairs (call id, text)."""
     return Message(Role.TOOL, tuple(ToolResult(call_id, (Text(text),)) for call_id, text in results))
 
 
@@ -123,7 +123,7 @@ COLOURS: Final = {"red": (220, 20, 20), "green": (20, 170, 20), "blue": (20, 20,
 
 
 def picture(colour: str, side: int = 64) -> Image:
-    """A square of one colour, as PNG."""
+    """A PNG square of one colour."""
 
     def chunk(name: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
@@ -141,7 +141,7 @@ MAX_REPLIES: Final = 24
 _ON_THE_WAY: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT, ErrorKind.INTERNAL})
 
 UNHEARD: Final = "empty_stream"
-"""The stream ended in order, and brought nothing: so a wrong host or region shows."""
+"""The error code of a stream that ended in order without any content, the sign of a wrong host or region."""
 
 Answer = Callable[[ToolCall], str]
 Hold = Callable[[], Awaitable[None]]
@@ -151,11 +151,11 @@ Hold = Callable[[], Awaitable[None]]
 class Talk:
     replies: list[Reply] = field(default_factory=list)
     messages: tuple[Message, ...] = ()
-    """The whole history, as a client holds it."""
+    """The whole history, as a client keeps it."""
     snapshot: Snapshot | None = None
     error: GatewayError | None = None
     resumed: bool = False
-    """Results were given to the turn that had asked for them."""
+    """The turn that made the calls accepted their results."""
 
     @property
     def text(self) -> str:
@@ -170,7 +170,7 @@ class Talk:
         return tuple(len(reply.calls) for reply in self.replies if reply.calls)
 
     def outcome(self, *markers: str) -> str:
-        """Whether the last answer has all of these."""
+        """Whether the last answer has all markers."""
         if self.error is not None and self.error.code == UNHEARD:
             return "empty"
         if self.error is not None:
@@ -187,7 +187,7 @@ async def converse(
     hold: Hold | None = None,
     snapshot: Snapshot | None = None,
 ) -> Talk:
-    """`hold` is awaited before results are given. Errors of the turn end the talk and are kept in it."""
+    """`hold` is awaited before results are submitted. An error of the turn ends the talk and is stored in it."""
     talk = Talk(messages=request.messages)
     turn: Turn | None = None
     anew = False
@@ -196,7 +196,7 @@ async def converse(
         for _ in range(MAX_REPLIES):
             reply = await _reply(turn)
             if reply.error is not None and reply.error.kind is ErrorKind.TURN_GONE and not anew:
-                anew = True  # as the gateway does: everything is told once more
+                anew = True  # as the gateway does: the whole history is sent again
                 await turn.aclose()
                 turn = await backend.start(replace(request, messages=talk.messages))
                 continue

@@ -1,6 +1,6 @@
-"""What a case can find out, and what is made of it: facts with closed sets of values, verdicts in fixed words.
+"""The facts that cases can find and their verdicts: facts with closed sets of values, verdicts in fixed words.
 
-A receipt holds nothing else. So no prompt, no answer, no name and no secret can get into one, whatever was heard.
+A receipt holds only these, so no prompt, answer, name or secret can get into a receipt.
 """
 
 import re
@@ -13,7 +13,7 @@ Facts = Mapping[str, Fact]
 State = Literal["holds", "differs", "not tried"]
 
 OUTCOMES: Final = ("right", "other", "empty", "refused", "failed")
-"""Of one question: as expected, other words, nothing at all, an error of Cursor's, an error on the way."""
+"""The outcomes of a question: the expected words, other words, nothing, an error of Cursor, an error on the way."""
 MAX_FIGURE: Final = 10**9
 MAX_FIGURES: Final = 64
 _CODE: Final = re.compile(r"[a-z0-9_ -]{0,60}")
@@ -79,15 +79,15 @@ _FIGURES: Final = frozenset(
 )
 _LISTS: Final = frozenset({"gaps_ms", "calls_per_step"})
 _CODES: Final = frozenset({"text_code", "unknown_model_code", "family"})
-"""Connect codes, Cursor's names of errors, and our own: letters, digits and few marks."""
+"""Facts that hold codes: of Connect, Cursor or this project, in letters, digits and few marks."""
 
 
 class NoFact(ValueError):
-    """A name or a value that no case finds out."""
+    """A name or value that no case produces."""
 
 
 def checked(name: str, value: object) -> Fact:
-    """The fact, or NoFact: for what is found out here as for what is read from a receipt."""
+    """Returns the fact or raises NoFact; checks facts found here and facts read from a receipt."""
     if isinstance(value, list):
         value = tuple(value)
     match value:
@@ -108,7 +108,7 @@ def _fits(value: object) -> bool:
 
 
 def code_of(text: str) -> str:
-    """A code as a receipt may hold it; empty when it is something else."""
+    """The code if a receipt may hold it; empty otherwise."""
     lowered = text.lower()
     return lowered if _CODE.fullmatch(lowered) else ""
 
@@ -117,7 +117,7 @@ def code_of(text: str) -> str:
 class CaseVerdict:
     state: State
     says: str
-    """The fact, as this account has it; or why it was not tried."""
+    """The fact for this account, or why the case was not tried."""
     helps: str = ""
     """Which setting helps, or that none is needed."""
 

@@ -1,6 +1,6 @@
-"""A receipt's facts -> the manners of a simulator that behaves so. Pure.
+"""Converts a receipt's facts to the behaviour of a simulator. Pure.
 
-One row for each switch: which fact decides it, and how. What a receipt does not have stays as in the profile `live`.
+One row for each switch: the fact that decides it, and how. Switches without a fact stay as in the profile `live`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from .watching import TOGETHER_MS
 
 MAX_GAP_MS: Final = 10_000
 MAX_DELAY_MS: Final = 1_500
-"""Whatever was measured above this was spent on the way."""
+"""Measured delays above this were spent on the network."""
 
 
 def _flag(fact: str) -> Callable[[Facts], object]:
@@ -27,7 +27,7 @@ def _equals(fact: str, value: object) -> Callable[[Facts], object]:
 
 
 def _shapes(state: str) -> Callable[[Facts], object]:
-    """The shapes with this outcome. An empty turn for the fourth one is a switch of its own."""
+    """The ways to name a model with this outcome. An empty turn for the fourth way is a separate switch."""
     shapes = ("base", "details", "both") if state == "empty" else ("base", "details", "both", "requested")
     return lambda facts: frozenset(name for name in shapes if facts.get(f"shape_{name}") == state)
 
@@ -55,7 +55,7 @@ def _own_version_refused(facts: Facts) -> object:
 
 
 def _version_refusal(facts: Facts) -> object:
-    """Words are not kept, so a refusal in words is one without a reason."""
+    """A receipt keeps no message, so a refusal that was a message becomes one without a reason."""
     return "outdated" if "outdated" in str(facts.get("text_code", "")) else "bare"
 
 
@@ -85,7 +85,7 @@ SWITCHES: Final[Mapping[str, tuple[str, Callable[[Facts], object]]]] = {
     "whole_variants": ("bare_id", _equals("bare_id", "refused")),
     "strict_families": ("schema_refused", _strict),
 }
-"""Switch -> (the fact without which the receipt says nothing of it, its value)."""
+"""Switch -> (the fact that decides it, the function that computes its value)."""
 
 
 def like(facts: Facts) -> Manners:
@@ -94,12 +94,12 @@ def like(facts: Facts) -> Manners:
 
 
 def differences(manners: Manners) -> list[str]:
-    """The switches in which it is not the profile `live`, for people. How long something takes is no difference."""
+    """The switches that differ from the profile `live`, for people. The values of durations are not compared."""
     return [name for name in SWITCHES if _kind(getattr(manners, name)) != _kind(getattr(LIVE, name))]
 
 
 def _kind(value: object) -> object:
-    """A time is like any other; none is not."""
+    """Makes all durations equal; only an empty tuple of delays differs from a filled one."""
     if isinstance(value, tuple):
         return bool(value)
     return True if type(value) is int else value

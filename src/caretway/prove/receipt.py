@@ -1,7 +1,7 @@
-"""What `caretway prove` leaves behind: a small JSON file for a bug report, and for `caretway simulate --like`.
+"""The result of `caretway prove`: a small JSON file for a bug report and for `caretway simulate --like`.
 
-It is redacted by construction: facts with closed sets of values, verdicts in our own words, versions, ids of listed
-models. Reading is bounded and strict; a file that is something else gives BadReceipt, which says what is wrong.
+It is redacted by construction: facts with closed sets of values, verdicts in fixed words, versions, ids of listed
+models. Reading is bounded and strict; any other file raises BadReceipt with the reason.
 """
 
 import json
@@ -17,10 +17,10 @@ from .facts import CaseVerdict, Fact, NoFact, checked
 
 VERSION: Final = 1
 LAST_RECEIPT: Final = "receipt.json"
-"""A copy of the newest one, in the data directory."""
+"""The copy of the newest receipt in the data directory."""
 MAX_BYTES: Final = 256 * 1024
 _PLAIN: Final = re.compile(r"[\w.,=+:/\[\] -]{0,80}")
-"""Versions, systems, ids of models."""
+"""Versions, systems, and ids of models."""
 
 
 class BadReceipt(ValueError):
@@ -30,18 +30,18 @@ class BadReceipt(ValueError):
 @dataclass(frozen=True, slots=True)
 class Receipt:
     about: Mapping[str, str]
-    """Versions, system, backend, models: what was asked, and by what."""
+    """Versions, system, backend and models of the run."""
     facts: Mapping[str, Fact]
     verdicts: Mapping[str, CaseVerdict]
-    """By the name of the case."""
+    """The verdicts by case name."""
     runs: int = 0
-    """At most so many were made."""
+    """The maximum number of runs made."""
     seconds: int = 0
     timings_ms: Mapping[str, int] = field(default_factory=dict)
 
 
 def plain(text: str) -> str:
-    """A version or an id as a receipt may hold it; `other` when it is something else."""
+    """The text if a receipt may hold it, else `other`."""
     return text if _PLAIN.fullmatch(text) else "other"
 
 
@@ -69,7 +69,7 @@ def write(receipt: Receipt) -> str:
 
 
 def read_facts(data: bytes) -> dict[str, Fact]:
-    """The facts of a receipt. Those that this version does not know are left out."""
+    """The facts of a receipt that this version knows."""
     if len(data) > MAX_BYTES:
         raise BadReceipt(f"it has more than {MAX_BYTES} bytes")
     try:
@@ -90,16 +90,16 @@ def _known(name: str, value: object) -> Fact | None:
     try:
         return checked(name, value)
     except NoFact:
-        return None  # of a newer version, or not ours
+        return None  # from a newer version, or not a receipt
 
 
 def newest_receipt(data_dir: Path) -> dict[str, Any] | None:
-    """When `caretway prove` ran last, and on what. Blocking."""
+    """The time and summary of the newest receipt. Blocking."""
     path = data_dir / LAST_RECEIPT
     try:
         with open_file(path) as file:
             about = json.loads(file.read(MAX_BYTES))["about"]
             named = {name: str(about.get(name, "")) for name in ("backend", "caretway", "service")}
         return {"at": path.stat().st_mtime, **named}
-    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):  # none, or not ours
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError):  # missing, or not a receipt
         return None

@@ -1,9 +1,9 @@
-"""A budget as a value and as text (`runs=50/day`, `conversation.tokens=2M`): whose it is, what is measured, how much,
-in which period. Also what was spent, and when a period begins and ends. Pure; time and zone are handed in.
+"""A budget as a value and as text (`runs=50/day`, `conversation.tokens=2M`): scope, measure, limit, period. Also spent
+amounts, and the start and end of a period. Pure; callers pass time and zone.
 
-Periods are days of the user's time zone, and months of Cursor's billing cycle (of the calendar where it is unknown).
-Days are counted apart and a period is a sum of whole days, so nothing is lost when the billing cycle becomes known in
-the middle of a month.
+Periods are days of the user's time zone and months of Cursor's billing cycle (calendar months if the cycle is unknown).
+Counts are kept per day and a period is a sum of whole days, so no count is lost when the billing cycle becomes known
+within a month.
 """
 
 import math
@@ -28,9 +28,9 @@ class BudgetScope(Enum):
 class Measure(Enum):
     RUNS = "runs"
     TOKENS = "tokens"
-    """All that models read and wrote."""
+    """All tokens that models read and wrote."""
     UNCACHED = "uncached"
-    """The same without what was read from a cache."""
+    """All tokens except those read from a cache."""
     CENTS = "cents"
 
 
@@ -47,7 +47,7 @@ class UsageBudget(Struct, frozen=True):
     period: Period = Period.ALL
 
     def __str__(self) -> str:
-        """As users type it."""
+        """The budget as users type it."""
         amount = f"{self.measure.value}={self.limit:.15g}"
         per = "" if self.period is Period.ALL else f"/{self.period.value}"
         return f"{self.scope.value}.{amount}{per}"
@@ -90,11 +90,11 @@ _TEXT: Final = (
 )
 _UNITS: Final = {"": 1, "k": 1000, "m": 1_000_000}
 MOST: Final = 1e15
-"""Beyond this the numbers of a computer are no longer exact."""
+"""Floats above this are not exact."""
 
 
 def parse_budget(text: str, scope: BudgetScope) -> UsageBudget:
-    """`scope`: whose it is when the text does not say. Raises ValueError with a sentence."""
+    """`scope` applies if the text names none. Raises ValueError with a sentence."""
     parts = re.fullmatch(_TEXT, text.strip())
     if parts is None:
         raise ValueError(f'"{text.strip()[:60]}" is no budget; expected {EXPECTED}')
@@ -133,7 +133,7 @@ def _amount(parts: re.Match[str]) -> float:
 # ---- periods
 
 EVER: Final = ""
-"""Earlier than every day."""
+"""Sorts before every day."""
 
 
 class BillingCycle(Struct, frozen=True):
@@ -143,13 +143,13 @@ class BillingCycle(Struct, frozen=True):
 
 class Window(Struct, frozen=True):
     since: str
-    """Its first day, as in `2026-11-17`; `EVER` when it has none."""
+    """The first day, such as `2026-11-17`; `EVER` if there is none."""
     resets_at: float | None
-    """Unix seconds; None: never."""
+    """Unix seconds; None if the period never ends."""
 
 
 def day_of(now: float, zone: tzinfo | None = None) -> str:
-    """The day that it is. `zone`: None is that of the machine."""
+    """The current day. `zone` None is the machine's time zone."""
     return _local(now, zone).date().isoformat()
 
 
@@ -169,7 +169,7 @@ def window(period: Period, now: float, cycle: BillingCycle | None = None, zone: 
 
 
 def _on(year: int, month: int, day: int) -> date:
-    """That day of the month, or its last day; months beyond the year belong to its neighbours."""
+    """The date, moved to the month's last day if the month is shorter. Months 0 and 13 belong to the adjacent years."""
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     last = (date(year + month // 12, month % 12 + 1, 1) - timedelta(days=1)).day
     return date(year, month, min(day, last))
@@ -185,8 +185,8 @@ def _midnight(day: date, zone: tzinfo | None) -> float:
 
 # ---- verdict
 
-# Whether a run may be opened: allowed, allowed with a warning (from 80 % on), or refused, with the reason, the
-# sentence for clients and when it resets. Pure.
+# The verdict on a new run: allowed, allowed with a warning (from 80 % on), or refused, with the reason, the sentence
+# for clients and the reset time. Pure.
 
 WARN_FROM: Final = 0.8
 CODE: Final = "insufficient_quota"
@@ -199,7 +199,7 @@ class Level(Struct, frozen=True):
     spent: float
     resets_at: float | None = None
     name: str = ""
-    """That of the key, for people."""
+    """The name of the key, for people."""
 
     @property
     def share(self) -> float:
@@ -215,18 +215,18 @@ class Level(Struct, frozen=True):
 
 
 def refused_by(levels: Sequence[Level]) -> Level | None:
-    """The budget that forbids a run; of several, the one that does so longest."""
+    """The used-up budget that forbids runs for the longest time."""
     empty = [level for level in levels if level.used_up]
     return max(empty, key=lambda level: float("inf") if level.resets_at is None else level.resets_at, default=None)
 
 
 def lowest(levels: Sequence[Level]) -> Level | None:
-    """The budget to warn of: the one of which least is left."""
+    """The budget to warn about: the low one with the largest used share."""
     return max((level for level in levels if level.low), key=lambda level: level.share, default=None)
 
 
 def refusal(level: Level, zone: tzinfo | None = None) -> GatewayError:
-    """The sentence that clients show."""
+    """The error that clients show."""
     return GatewayError(
         ErrorKind.QUOTA,
         f"The gateway's budget {whose(level)} is used up: {used(level)}.{resets(level, zone)}",
@@ -238,7 +238,7 @@ def refusal(level: Level, zone: tzinfo | None = None) -> GatewayError:
 
 
 def notice(level: Level) -> str:
-    """For the header and the log: how much is used."""
+    """The usage of a budget, for the header and the log."""
     return f"{whose(level)}: {used(level)} ({math.floor(level.share * 100)} %)"
 
 
@@ -260,7 +260,7 @@ def resets(level: Level, zone: tzinfo | None = None) -> str:
 
 
 def amount(number: float, measure: Measure) -> str:
-    """`1,234 tokens`, `$5.00`: what people call it."""
+    """A number with its unit, as in `1,234 tokens` or `$5.00`."""
     if measure is Measure.CENTS:
         return f"${number / 100:,.2f}"
     word = _WORDS[measure]

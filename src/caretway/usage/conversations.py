@@ -1,5 +1,5 @@
-"""Questions about single conversations in a ledger: which there were lately, found by a word; the steps and runs of
-one, with what they cost. Every answer is bounded, however large the ledger is.
+"""Queries about single conversations in a ledger: the recent ones, filtered by a word; the steps and runs of one, with
+their cost. Every result is bounded, however large the ledger is.
 """
 
 import sqlite3
@@ -14,10 +14,10 @@ from .queries import HAS_KINDS, NAMES_TOOLS, UNCACHED
 MAX_LISTED: Final = 200
 MAX_STEPS: Final = 500
 SCANNED_ROWS: Final = 50_000
-"""How many of the newest responses are looked through for a list."""
+"""The number of newest responses that a list is made from."""
 MAX_WORD: Final = 100
 PAUSED: Final = "paused"
-"""The outcome of a response that ended with calls of tools."""
+"""The outcome of a response that ended with tool calls."""
 _SEARCHED: Final = ("conversation", "model", "asked", "client", "key", "session", "reason", "error", "request_id")
 _FITS: Final = "(" + " OR ".join(f"{column} LIKE ? ESCAPE '!'" for column in _SEARCHED) + ")"
 _RESPONSES: Final = """SELECT count(*), min(at), max(at), sum(error != ''), sum(calls), sum(coalesce(held, 0))
@@ -46,12 +46,12 @@ _RUN: Final = (
 
 class Spending(Struct):
     input: int = 0
-    """Neither read from the cache nor written to it."""
+    """Tokens neither read from the cache nor written to it."""
     cache_read: int = 0
     cache_write: int = 0
     output: int = 0
     cents: float | None = None
-    """As Cursor reported it, else by a price list; None: unknown."""
+    """The cost as Cursor reported it, else by a price list; None if unknown."""
 
 
 class ListedConversation(Spending):
@@ -66,17 +66,17 @@ class ListedConversation(Spending):
     failed: int = 0
     calls: int = 0
     saved: int = 0
-    """Tokens that sessions held already."""
+    """Tokens that sessions already held."""
     sessions: dict[str, int] = field(default_factory=dict)
     outcome: str = ""
-    """Of the newest response."""
+    """The outcome of the newest response."""
     error: str = ""
     errors: dict[str, int] = field(default_factory=dict)
-    """Codes of all that failed, the newest first."""
+    """The error codes of all failed responses, the newest first."""
 
 
 class Wanted(Struct, frozen=True):
-    """Which conversations: those with a response to which all of it applies. Empty: any."""
+    """Selects conversations with a response that matches all fields; an empty field matches any."""
 
     word: str = ""
     client: str = ""
@@ -85,7 +85,7 @@ class Wanted(Struct, frozen=True):
     failed: bool = False
     since: float | None = None
     before: float | None = None
-    """The `last_at` of the last one that was seen."""
+    """The `last_at` of the last conversation on the previous page."""
 
 
 ANY: Final = Wanted()
@@ -101,7 +101,7 @@ class Timeline(Struct, frozen=True):
     runs: list[dict[str, Any]]
     total: Spending
     more: bool
-    """There are more steps; these are the newest."""
+    """Whether older steps were left out."""
 
 
 class ConversationQueries:
@@ -110,7 +110,7 @@ class ConversationQueries:
         self._price = price
 
     def listed(self, wanted: Wanted = ANY, limit: int = 50) -> ConversationList:
-        """Conversations, the last active first."""
+        """Lists conversations, the last active first."""
         limit = max(1, min(limit, MAX_LISTED))
         found: list[ListedConversation] = []
         seen: set[str] = set()
@@ -120,14 +120,14 @@ class ConversationQueries:
             seen.add(name)
             one = self._summed(name)
             if wanted.before is not None and one.last_at >= wanted.before:
-                continue  # it was listed before
+                continue  # already listed
             if len(found) == limit:
                 return ConversationList(found, more=True)
             found.append(one)
         return ConversationList(found, more=False)
 
     def timeline(self, name: str) -> Timeline | None:
-        """None: there is no such conversation."""
+        """None if there is no such conversation."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         more = "called, recoveries" if version >= NAMES_TOOLS else "'' AS called, '' AS recoveries"
         more += ", kind" if version >= HAS_KINDS else ", '' AS kind"
@@ -153,8 +153,8 @@ class ConversationQueries:
         return Timeline(steps[-MAX_STEPS:], runs[-MAX_STEPS:], self._spent(name), len(steps) > MAX_STEPS)
 
     def _rows(self, table: str, columns: str, name: str) -> list[dict[str, Any]]:
-        """In the order of time; the newest, and one more than is shown."""
-        # table and columns are constants of this file; what clients said comes as values
+        """The newest rows in order of time, one more than is shown."""
+        # table and columns are constants of this file; client-made names are bound as values
         query = f"SELECT {columns} FROM {table} WHERE conversation = ? ORDER BY id DESC LIMIT ?"  # noqa: S608 - see above
         cursor = self._db.execute(query, (name, MAX_STEPS + 1))
         names = [column[0] for column in cursor.description]
@@ -169,13 +169,13 @@ class ConversationQueries:
         }
 
     def _newest(self, wanted: Wanted) -> Iterable[str]:
-        """Names, each as often as it was active."""
+        """Yields the name of each matching response's conversation, the newest first."""
         conditions, found = ["conversation != ''"], list[object]()
         if wanted.before is not None:
             conditions, found = [*conditions, "at < ?"], [*found, wanted.before]
         if wanted.since is not None:
             conditions, found = [*conditions, "at >= ?"], [*found, wanted.since]
-        # the words of both queries are constants of this file; what is looked for comes as values
+        # the parts of both queries are constants of this file; search terms are bound as values
         query = f"SELECT * FROM responses WHERE {' AND '.join(conditions)} ORDER BY at DESC LIMIT {SCANNED_ROWS}"  # noqa: S608 - see above
         looked = []
         if word := wanted.word[:MAX_WORD]:
@@ -235,21 +235,21 @@ class ConversationQueries:
 
 
 def listed_cents(price: Price, fresh: float, read: float, written: float, output: float) -> float:
-    """Prices are dollars for a million tokens."""
+    """The cost in cents; prices are dollars for a million tokens."""
     dollars = fresh * price.input + read * price.cache_read + written * price.cache_write + output * price.output
     return dollars / 1e4
 
 
 def forget_conversation(connection: sqlite3.Connection, name: str) -> tuple[int, int]:
-    """Delete its rows; (responses, runs). Inside a transaction."""
+    """Deletes a conversation's rows and returns the counts (responses, runs). Must be called in a transaction."""
     connection.execute("PRAGMA secure_delete = ON")
     responses = connection.execute("DELETE FROM responses WHERE conversation = ?", (name,)).rowcount
     return responses, connection.execute("DELETE FROM runs WHERE conversation = ?", (name,)).rowcount
 
 
 def _note_waits(steps: list[dict[str, Any]]) -> None:
-    """What passed between a step's request and the end of the step before: its tools worked, or its client did not
-    ask."""
+    """Sets each step's wait: the time from the end of the previous step to its request, and the tools called before
+    it."""
     before: dict[str, Any] | None = None
     for step in steps:
         step["started_at"] = step["at"] - step["total_ms"] / 1000
@@ -259,8 +259,8 @@ def _note_waits(steps: list[dict[str, Any]]) -> None:
 
 
 def _share_costs(steps: list[dict[str, Any]], runs: list[dict[str, Any]], find_price: FindPrice) -> None:
-    """The cost of a run, shared among its steps by their tokens at list prices: Cursor counts runs, not steps. None
-    where it is not known, and while the run is open. The shares add up to the cost of the run."""
+    """Divides the cost of each run among its steps by their tokens at list prices, because Cursor counts runs, not
+    steps. A step's cost is None while its run is open, or if the run's cost is unknown."""
     of_run: dict[str, list[dict[str, Any]]] = {}
     for step in steps:
         step["cents"], step["shared"] = None, False

@@ -1,8 +1,8 @@
-"""Hooks: a command or a web address that is called when something needs its owner: a budget is low or used up, Cursor's
-usage is spent or back, the sign-in is lost.
+"""Hooks: a command or a web address that is called when the owner is needed: a budget is low or used up, Cursor's usage
+is spent or available again, the sign-in is lost.
 
-The gateway's own budgets report for themselves; a refusal by one of them is not Cursor's. Usage that is spent is asked
-for at the account every ten minutes until it is back.
+The gateway's own budgets report themselves; their refusals are not Cursor's. While usage is spent, the account is asked
+every ten minutes until usage is available again.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ..processes.tasks import spawn
 log = logging.getLogger(__name__)
 
 KEPT: Final = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "DBUS_SESSION_BUS_ADDRESS")
-"""What a command gets of the environment; keys and tokens may be in the rest."""
+"""The environment variables that a command gets; the others may hold keys and tokens."""
 
 
 class CommandHook(Struct, frozen=True):
@@ -39,7 +39,7 @@ class WebHook(Struct, frozen=True):
 
 
 def read_hook(text: str) -> CommandHook | WebHook:
-    """Raises ValueError; the text is not repeated, because an address may hold a secret."""
+    """Raises ValueError without quoting the text, because an address may hold a secret."""
     if text.lower().startswith(("http://", "https://")):
         parts = urlsplit(text)
         if not parts.hostname or parts.username is not None or (parts.port is not None and not parts.port):
@@ -60,17 +60,17 @@ def command_environment(environment: Mapping[str, str], event: str) -> dict[str,
     return {name: environment[name] for name in KEPT if name in environment} | {"CARETWAY_EVENT": event}
 
 
-# ---- how it is told
+# ---- sending
 
 PATIENCE_S: Final = 10.0
 MAX_WAITING: Final = 32
 
 Send = Callable[[str, bytes], Awaitable[None]]
-"""(event, message): tells it. Raises GatewayError when that cannot be done."""
+"""Sends (event, message). Raises GatewayError if that fails."""
 
 
 class HookFailed(Exception):
-    """The hook was called and failed, or could not be called."""
+    """The hook failed or could not be called."""
 
 
 class HookQueue:
@@ -81,7 +81,7 @@ class HookQueue:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, event: str, sentence: str) -> None:
-        """Soon, and in order."""
+        """Queues the event; events are sent in order."""
         if len(self._waiting) >= MAX_WAITING:
             log.warning("the hook is too slow: %s is skipped", event)
             return
@@ -104,7 +104,7 @@ class HookQueue:
             self._task = None
 
     async def aclose(self) -> None:
-        """Let the current call end and send what waits, within the same time limit."""
+        """Finishes the current call and sends queued events, within the same time limit."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=self._patience)
             if self._task is not None:
@@ -112,7 +112,7 @@ class HookQueue:
 
 
 class _Ending:
-    """Reads a command's output away, and waits for its end."""
+    """Discards a command's output and waits for its end."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
@@ -149,7 +149,7 @@ def run_command(hook: CommandHook, environment: Mapping[str, str]) -> Send:
 
 LOOK_S: Final = 600.0
 _OWN_CODE: Final = "insufficient_quota"
-"""Only the gateway's budgets name it; Cursor's refusals have the code of their kind."""
+"""The code of refusals by the gateway's own budgets; Cursor's refusals have the code of their kind."""
 _NO_SIGN_IN: Final = ErrorKind.SIGNED_OUT.value
 _SPENT: Final = ErrorKind.QUOTA.value
 _ANSWERED: Final = frozenset({"end", "paused", "stop_sequence", "length", "refusal"})
@@ -168,7 +168,7 @@ class HookWatch(Observer):
         self._looking: asyncio.Task[None] | None = None
 
     def ask(self, account: Account) -> None:
-        """Who reports what the account has used."""
+        """Sets the source of the account's usage."""
         self._account = account
 
     def response_ended(self, record: TurnRecord) -> None:

@@ -1,9 +1,9 @@
-"""The ledger of a gateway: takes note of what it is told and writes it behind, in a thread of its own, in batches, at
-most a second later; what waits is bounded; a full, locked or read-only disk costs rows and one warning, never a
-request. Rows that are too old or too many are pruned. A file that was deleted or replaced is opened anew.
+"""The ledger of a gateway: queues records and writes them in batches in its own thread, at most a second later. The
+queue is bounded; a full, locked or read-only disk costs rows and one warning, never a request. Rows beyond the age or
+size limit are pruned. A deleted or replaced file is opened again.
 
-In the event loop there is one append for each record. The thread opens the file, writes and prunes. When a write fails
-its rows wait for the next try; a crash loses what waits.
+The event loop only appends each record. The thread opens the file, writes and prunes. Rows of a failed write stay
+queued for the next attempt; a crash loses the queue.
 """
 
 import logging
@@ -27,15 +27,15 @@ from .writing import LEDGER, STAND_IN, LedgerRecord, write
 log = logging.getLogger(__name__)
 
 DELAY_S: Final = 0.4
-"""Between the first record of a batch and its write."""
+"""The pause between the first record of a batch and its write."""
 AGAIN_S: Final = 5.0
-"""Between a write that failed and the next try."""
+"""The pause between a failed write and the next attempt."""
 MAX_WAITING: Final = 20_000
 BATCH: Final = 2_000
-"""Rows of one transaction."""
+"""The maximum number of rows in one transaction."""
 PRUNE_EVERY_S: Final = 60.0
 PRUNE_ROWS: Final = 5_000
-"""What one step of pruning deletes of each table."""
+"""The number of rows that one pruning step deletes from each table."""
 PRUNE_STEPS: Final = 20
 VACUUM_PAGES: Final = 1_000
 _FORGET: Final = (
@@ -62,15 +62,15 @@ class Ledger(Observer):
         self._clock = clock
         self._waiting: deque[LedgerRecord] = deque()
         self._lost = 0
-        """Records that found no room."""
+        """The number of records dropped because the queue was full."""
         self._gone = 0
-        """Records that wait no more."""
+        """The number of records that left the queue."""
         self._progress = threading.Condition()
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._db: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
-        """Which file is open."""
+        """The identity of the open file."""
         self._trouble = ""
         self._prune_at = 0.0
         self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
@@ -78,23 +78,23 @@ class Ledger(Observer):
 
     @property
     def trouble(self) -> str:
-        """Why it cannot be written; empty: it can."""
+        """Why the ledger cannot be written; empty if it can."""
         return self._trouble
 
     @property
     def written(self) -> int:
-        """How many records wait no more: it differs when there is more to read."""
+        """The number of records that left the queue; it changes when new rows can be read."""
         return self._gone
 
-    # ---- told, in the event loop
+    # ---- in the event loop
 
     def request_refused(self, record: RefusedRequest) -> None:
-        """Record a refused request for an answer; other requests are not recorded."""
+        """Records a refused request for an answer; other refusals are ignored."""
         if record.turn:
             self.response_ended(record)
 
     def response_ended(self, record: LedgerRecord) -> None:
-        """Queue a record of any kind: there is one queue for all."""
+        """Queues a record of any kind."""
         waiting = self._waiting
         if len(waiting) >= MAX_WAITING:
             self._lost += 1
@@ -106,13 +106,13 @@ class Ledger(Observer):
     run_ended = response_ended
 
     def settle(self, patience: float) -> None:
-        """Wait until what was told so far is written, so many seconds at most. Blocks."""
+        """Blocks until the records queued so far are written, at most `patience` seconds."""
         due = len(self._waiting) + self._gone
         with self._progress:
             self._progress.wait_for(lambda: self._gone >= due or not self._waiting, patience)
 
     def close(self) -> None:
-        """Write what waits, once more at least, and end the thread. Blocks."""
+        """Tries at least once more to write the queue, and ends the thread. Blocks."""
         self._stop.set()
         self._wake.set()
         self._thread.join()
@@ -134,7 +134,7 @@ class Ledger(Observer):
             self._db.close()
 
     def _written(self) -> bool:
-        """False: not all of it, and another try may help."""
+        """Returns False if rows are left that another attempt may write."""
         try:
             while self._waiting:
                 self._write_batch(self._current())
@@ -151,7 +151,7 @@ class Ledger(Observer):
         return True
 
     def _current(self) -> sqlite3.Connection:
-        """SQLite would go on writing to a file that was deleted, where nobody finds it."""
+        """The connection to the current file: SQLite would go on writing to a deleted file."""
         now = stat_of(self._path)
         if self._db is not None and not (now and self._opened and os.path.samestat(now, self._opened)):
             log.warning("the ledger %s was deleted or replaced: it is opened anew", self._path)
@@ -165,10 +165,10 @@ class Ledger(Observer):
     def _write_batch(self, db: sqlite3.Connection) -> None:
         count = min(len(self._waiting), BATCH)
         with transaction(db):
-            # By their places: the event loop may add some meanwhile.
+            # Indexing is safe: the event loop may append meanwhile.
             for odd in write(db, [self._marked(self._waiting[index]) for index in range(count)]):
                 log.warning("a row of the ledger cannot be kept: %s", odd)
-        for _ in range(count):  # not before they are safe
+        for _ in range(count):  # only after the rows are committed
             self._waiting.popleft()
         with self._progress:
             self._gone += count
@@ -183,9 +183,9 @@ class Ledger(Observer):
         if self._db is not None:
             self._db.close()
         if isinstance(failure, sqlite3.Error) and is_broken(failure):
-            with suppress(sqlite3.Error):  # then it cannot be opened either
+            with suppress(sqlite3.Error):  # the file cannot be opened either
                 move_aside(self._path, self._opened, failure)
-        elif not self._trouble:  # one line for each time of trouble
+        elif not self._trouble:  # one line per period of trouble
             log.warning("the ledger %s cannot be written, usage is not kept: %s", self._path, failure)
         self._db = None
         self._trouble = str(failure)
@@ -200,18 +200,18 @@ class Ledger(Observer):
         for _ in range(PRUNE_STEPS):
             if self._used_bytes(db) <= self._max_bytes or not self._delete(db, inf):
                 break
-        # As a script, because it yields a row for each page and `execute` stops at the first.
+        # As a script: the statement yields a row for each page, and `execute` stops at the first.
         db.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
 
     @staticmethod
     def _delete(db: sqlite3.Connection, before: float) -> int:
-        """The oldest first, a few at a time: others may write in between."""
+        """Deletes the oldest rows in small steps, so that other writers get their turn."""
         with transaction(db):
             return sum(db.execute(statement, (before, PRUNE_ROWS)).rowcount for statement in _FORGET)
 
     @staticmethod
     def _used_bytes(db: sqlite3.Connection) -> int:
-        """What the file holds, free pages not counted."""
+        """The size of the file without its free pages."""
         pages, free, size = (
             int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "freelist_count", "page_size")
         )

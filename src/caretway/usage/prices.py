@@ -1,8 +1,8 @@
-"""What tokens cost by public price lists: a dated table, which the user's own prices overrule; how old it is. A model
-without a row has no price: nothing is guessed. Pure.
+"""Prices of tokens by public lists: a dated table, which the user's own prices override, and its age. A model without a
+row has no price: nothing is guessed. Pure.
 
-Dollars for a million tokens. Auto has no row: since 2026-08-24 it costs what the model costs that Cursor chose, and
-Cursor does not tell which. Long contexts and max mode have none either: their surcharges differ.
+Prices are dollars for a million tokens. Auto has no row: since 2026-08-24 it costs as much as the model that Cursor
+chose, and Cursor does not report which. Long contexts and max mode have no row because their surcharges differ.
 """
 
 import json
@@ -18,10 +18,10 @@ from ..core.events import Tokens
 
 SOURCE: Final = "cursor.com/docs/models-and-pricing"
 AS_OF: Final = date(2026, 9, 11)
-"""The date of the prices in the table."""
+"""The date of the table's prices."""
 STALE_DAYS: Final = 92
 LONG_CONTEXT: Final = 300_000
-"""Tokens of a window above which makers ask for more."""
+"""The context window in tokens above which vendors charge more."""
 
 
 class Price(Struct, frozen=True):
@@ -30,11 +30,11 @@ class Price(Struct, frozen=True):
     cache_read: float
     output: float
     own: bool = False
-    """By the user's settings."""
+    """The price comes from the user's settings."""
 
 
 FindPrice = Callable[[str], Price | None]
-"""Of a model with its parameters, if one is known."""
+"""Finds the price of a model with its parameters; None if unknown."""
 PUBLISHED: Final[Mapping[str, Price]] = {
     "composer-1.5": Price(3.5, 3.5, 0.35, 17.5),
     "composer-2": Price(0.5, 0.5, 0.2, 2.5),
@@ -89,8 +89,8 @@ PUBLISHED: Final[Mapping[str, Price]] = {
     "kimi-k2.7-code": Price(0.95, 0.95, 0.19, 4.0),
     "kimi-k3": Price(3.0, 3.0, 0.3, 15.0),
 }
-"""Prices of these models as of AS_OF, from public lists; some are by the makers' lists. Where a list names no price for
-cache writes, they cost what input costs."""
+"""Prices of models as of AS_OF, from public lists, for some models the vendor's list. Where a list has no price for
+cache writes, they cost as much as input."""
 _SPELLINGS: Final[Mapping[str, str]] = {
     "claude-haiku-4-5": "claude-4.5-haiku",
     "claude-sonnet-4-6": "claude-4.6-sonnet",
@@ -102,10 +102,10 @@ _OFF: Final = frozenset({"false", "off", "none", "0"})
 
 class PriceList(Struct, frozen=True):
     own: Mapping[str, Price]
-    """The user's, by model or by model and parameters; they win."""
+    """The user's prices, by model or by model and parameters; they win over `PUBLISHED`."""
 
     def find(self, variant: str) -> Price | None:
-        """`composer-2.5@fast=true` -> its price, if there is one."""
+        """Finds the price of a variant such as `composer-2.5@fast=true`."""
         if (price := self.own.get(variant)) is not None:
             return price
         name = priced_name(variant)
@@ -114,7 +114,7 @@ class PriceList(Struct, frozen=True):
         return self.own.get(name) or PUBLISHED.get(_SPELLINGS.get(name, name))
 
     def cents(self, variant: str, used: Tokens) -> float | None:
-        """What a run cost; None: its model has no price."""
+        """The cost of a run; None if its model has no price."""
         price = self.find(variant)
         if price is None:
             return None
@@ -124,8 +124,8 @@ class PriceList(Struct, frozen=True):
 
 
 def priced_name(variant: str) -> str | None:
-    """The model as a price list has it: how much it thinks costs nothing of its own, speed does. None: parameters whose
-    price nobody has told."""
+    """The model's name in a price list. Thinking does not change the price, speed does. None if the price of a
+    parameter is unknown."""
     model, _, spelled = variant.partition("@")
     fast = False
     for part in filter(None, spelled.split(",")):
@@ -144,18 +144,18 @@ def priced_name(variant: str) -> str | None:
 
 
 def own_price(model: str) -> str:
-    """The table of the settings file that sets a price."""
+    """The header of the settings table that sets the model's price."""
     key = model if re.fullmatch(r"[A-Za-z0-9_-]+", model) else json.dumps(model)
     return f"[prices.{key}]"
 
 
 def age_days(now: float) -> int:
-    """`now`: unix seconds."""
+    """The age of the table; `now` in unix seconds."""
     return (datetime.fromtimestamp(now, UTC).date() - AS_OF).days
 
 
 def read_prices(table: Mapping[str, object]) -> Mapping[str, Price]:
-    """The user's own, as the settings have them. Raises ValueError with words for people."""
+    """Reads the user's prices from the settings. Raises ValueError with a message for people."""
     return {name: _price(name, row) for name, row in table.items()}
 
 

@@ -1,8 +1,7 @@
-"""Where spending is counted, as a Protocol: reserve (checked and counted in one step, durable before a run is opened)
-and settle. SQLite implements it for one machine; whatever can do the same in one step may serve several gateways.
+"""The store of spending as a Protocol: reserve (checked and counted in one step, durable before a run is opened) and
+settle. SQLite implements it for one machine; a store with the same atomic step may serve several gateways.
 
-A claim is refused as a whole or counted as a whole. Between its check and its count nobody else comes in: that is what
-makes runs exact.
+A claim is refused or counted as a whole. Nothing is counted between its check and its count, so runs are exact.
 """
 
 from collections.abc import Coroutine
@@ -18,7 +17,7 @@ from .budget import BillingCycle, Measure, Spent
 
 
 class Limit(Struct, frozen=True):
-    """No run when that much is spent in this scope since that day."""
+    """Forbids a run if that much has been spent in the scope since the day."""
 
     scope: str
     measure: Measure
@@ -27,10 +26,10 @@ class Limit(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """What a run is going to use, as far as it is known before."""
+    """The expected use of a run, as far as it is known beforehand."""
 
     scopes: tuple[str, ...]
-    """All that it is counted for."""
+    """All scopes in which the claim is counted."""
     day: str
     amount: Spent
     limits: tuple[Limit, ...]
@@ -41,25 +40,25 @@ class Claim(Struct, frozen=True):
 class ClaimOutcome(Struct, frozen=True):
     allowed: bool
     spent: tuple[float, ...]
-    """For each of the limits; this claim included if it was allowed."""
+    """The spent amount for each limit, including this claim if it was allowed."""
 
 
 class SpentStore(Protocol):
     def reserve(self, claim: Claim) -> Coroutine[Any, Any, ClaimOutcome]: ...
 
     def settle(self, scopes: tuple[str, ...], day: str, amount: Spent, at: float) -> None:
-        """Count this too, whatever the limits are; what was reserved too much is negative. Written soon, and before
-        anything that is reserved later."""
+        """Counts the amount regardless of limits; a negative amount corrects a reservation. Written soon, and before
+        any later reservation."""
         ...
 
     async def spent(self, scope: str, since: str) -> Spent: ...
 
     async def first(self, mark: str, at: float) -> bool:
-        """True for the first caller ever and anywhere: for things that are said once."""
+        """True for the first caller of this mark in any process, so that an event is reported once."""
         ...
 
     async def cycle(self) -> BillingCycle | None:
-        """The billing cycle that was kept last."""
+        """The billing cycle that was stored last."""
         ...
 
     def keep_cycle(self, cycle: BillingCycle) -> None: ...
@@ -69,14 +68,14 @@ class SpentStore(Protocol):
 
 # ---- spent file
 
-# The SQLite file of what was spent: its tables, and what commands read in it.
+# The SQLite file of spending: its tables, and the queries of commands.
 
 FILE: Final = "budgets.sqlite"
 CONVERSATION_PREFIX: Final = "conversation:"
 SUM: Final = """SELECT coalesce(sum(runs), 0), coalesce(sum(tokens), 0), coalesce(sum(uncached), 0),
     coalesce(sum(cents), 0.0) FROM spent WHERE scope = ? AND day >= ?"""
 _SCHEMA: Final = (
-    # `scope` is a key's id, `everybody` or a conversation. A period is a sum of days.
+    # `scope` is `everybody`, a key's id or a conversation. A period is a sum of days.
     """CREATE TABLE spent (
         scope TEXT NOT NULL, day TEXT NOT NULL, runs INTEGER NOT NULL, tokens INTEGER NOT NULL,
         uncached INTEGER NOT NULL, cents REAL NOT NULL, used_at REAL NOT NULL, PRIMARY KEY (scope, day)
@@ -89,7 +88,7 @@ SPENT: Final = DatabaseKind("budgets", (_SCHEMA,), synchronous="FULL")
 
 
 def last_uses(path: Path) -> dict[str, float]:
-    """Scope -> when it was counted last. Reads only, as the others here do; they raise sqlite3.Error."""
+    """Scope -> the time of its last count. Only reads, and raises sqlite3.Error."""
     with closing(_reading(path)) as connection:
         return dict(connection.execute("SELECT scope, max(used_at) FROM spent GROUP BY scope"))
 

@@ -1,5 +1,5 @@
-"""What a record becomes in the ledger: the rows of a response, of a run, of a refused request. No prompt and no
-answer is in them. Names that clients choose are bounded, and harmless on a terminal.
+"""Converts records to rows of the ledger: a response, a run, a refused request. Rows hold no prompt and no answer.
+Names chosen by clients are bounded and safe on a terminal.
 """
 
 import sqlite3
@@ -53,7 +53,7 @@ LEDGER: Final = DatabaseKind("usage records", MIGRATIONS, cache_kib=8192)
 
 
 def forget(path: Path) -> tuple[int, int]:
-    """Delete every row, also from the file's free space; (responses, runs). Raises as `open_database` does."""
+    """Deletes every row, also from free space; returns (responses, runs). Raises as `open_database` does."""
     with closing(open_database(path, LEDGER)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
         with transaction(connection):
@@ -68,14 +68,14 @@ def forget(path: Path) -> tuple[int, int]:
 
 
 MAX_NAME: Final = 120
-"""Characters of a model's name. Clients choose it, valid or not."""
+"""The maximum length of a model's name, which clients choose, valid or not."""
 MAX_WORDS: Final = 32
-"""How many tools of a response are named."""
+"""The maximum number of tools named for a response."""
 LedgerRecord = TurnRecord | RunRecord | RefusedRequest
 REFUSED: Final = "refused"
-"""The session of a request that came to no response."""
+"""The `session` of a request without a response."""
 STAND_IN: Final = " (stand-in)"
-"""Follows the name of a backend that was sent to an address that is not Cursor's own."""
+"""The suffix of a backend's name if its requests went to an address that is not Cursor's own."""
 _CALLED: Final = "key, client, dialect, backend, asked, model, variant, conversation"
 _TOKENS: Final = "input, cache_read, cache_write, output, reasoning"
 _RESPONSE_COLUMNS: Final = (
@@ -87,18 +87,18 @@ _RUN_COLUMNS: Final = (
     f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from, kind"
 )
 _LATE: Final = f"reported, complete, steps, {_TOKENS}, cents, charged_cents, cents_from"
-"""What a run that is sent again may bring."""
+"""Columns that a second record of the same run may update."""
 
 
 TOGETHER: Final = 32
-"""Rows of one statement. Each statement takes the interpreter from others, most likely a stream."""
+"""Rows of one statement. Each statement holds the interpreter lock, which streams also need."""
 NO_ROW: Final = (OverflowError, ValueError, sqlite3.DataError, sqlite3.IntegrityError)
-"""A record that no try will write."""
+"""Errors of a record that no retry can write."""
 _Row = tuple[object, ...]
 
 
 def _inserts(table: str, columns: str, after: str = "") -> tuple[str, str]:
-    """For one row, and for many."""
+    """The statements for one row and for `TOGETHER` rows."""
     values = f"({', '.join('?' * len(columns.split(', ')))})"
     begin = f"INSERT INTO {table} ({columns}) VALUES "  # noqa: S608 - these are our own columns
     return f"{begin}{values}{after}", f"{begin}{', '.join([values] * TOGETHER)}{after}"
@@ -114,11 +114,11 @@ _RUNS: Final = _inserts(
 _NONE: Final = Usage()
 _UNREPORTED: Final = RunUsage(steps=0)
 BY_CURSOR: Final = "cursor"
-"""The cents of a run are those that Cursor told with its end."""
+"""Marks the cents of a run as reported by Cursor at its end."""
 
 
 def write(connection: sqlite3.Connection, records: Iterable[LedgerRecord]) -> list[Exception]:
-    """Inside a transaction. Why some of them cannot be written; the others are."""
+    """Writes the records and returns an error for each that cannot be written. Must be called in a transaction."""
     responses: list[_Row] = []
     runs: list[_Row] = []
     for record in records:
@@ -141,7 +141,7 @@ def _write(connection: sqlite3.Connection, statements: tuple[str, str], rows: li
             try:
                 connection.execute(many, list(chain.from_iterable(some)))
                 continue
-            except NO_ROW:  # all of them or none: one by one shows which
+            except NO_ROW:  # the statement wrote no row: single inserts find the bad one
                 pass
         for row in some:
             try:
@@ -222,7 +222,7 @@ def _run(record: RunRecord) -> tuple[object, ...]:
 
 
 def _tokens(usage: Tokens) -> tuple[int | None, ...]:
-    """In the order of `_TOKENS`."""
+    """The values of the columns `_TOKENS`."""
     read, written = usage.cache_read_tokens, usage.cache_write_tokens
     return usage.input_tokens, read, written, usage.output_tokens, usage.reasoning_tokens
 
