@@ -1,8 +1,8 @@
-"""Which runs the simulated Cursor refuses: too many or too large tools, messages or roots, refused schemas, a result
-without its call, odd call ids, pictures that are no data URI. Pure.
+"""The rules by which the simulated Cursor refuses runs: too many or too large tools, messages or roots, refused
+schemas, a result without its call, odd call ids, images that are no data URI. Pure.
 
-Every rule gives the error that ends the run, or nothing. Roots that came with a checkpoint are the server's own, and
-their ids are not judged.
+Every rule returns the error that ends the run, or None. Roots of a checkpoint are the server's own; their ids are not
+checked.
 """
 
 import re
@@ -23,19 +23,19 @@ from .script import Fail, parse
 
 # ---- schema rules
 
-# Which tool schemas a simulated model's maker refuses: unions (Fable), enums of other than strings and tuples
-# (Gemini, Grok, Kimi). One refused schema ends the run. Pure.
+# The tool schemas that a model's maker refuses: unions (Fable), tuples and enums of values other than strings (Gemini,
+# Grok, Kimi). One refused schema ends the run. Pure.
 
 _UNIONS: Final = ("anyOf", "oneOf", "allOf")
 _NAMED: Final = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-"""Keys under these are names, not keywords."""
+"""Keywords whose keys are names, not keywords."""
 _VALUES: Final = ("enum", "const", "default", "examples", "required")
 _STRICT_VALUES: Final = ("gemini", "grok", "kimi")
 
 
 def refused(schema: Mapping[str, Any], family: Family, *, strict: bool = False) -> str:
-    """Why the makers of this family refuse the schema; empty when they take it. `strict`: they refuse whatever any
-    maker does."""
+    """The keyword for which makers of this family refuse the schema; empty if they accept it. `strict`: they refuse
+    what any maker refuses."""
     if (family == "fable" or strict) and (found := _union(schema)):
         return found
     if family in _STRICT_VALUES or strict:
@@ -53,7 +53,7 @@ def _union(schema: Mapping[str, Any]) -> str:
 
 
 def _parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A schema and every schema inside it."""
+    """A schema and all schemas in it."""
     waiting: list[Mapping[str, Any]] = [schema]
     while waiting:
         part = waiting.pop()
@@ -77,18 +77,18 @@ _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def from_checkpoint(request: pb.AgentRunRequest) -> bool:
-    """The state was made by the server. A client that writes one has no count of tokens to put in."""
+    """True if the server made the state: a state that a client writes has no token count."""
     return request.conversation_state.HasField("token_details")
 
 
 def ends_unheard(request: pb.AgentRunRequest) -> bool:
-    """The script wants a stream that ends without a frame, as one on a wrong host does."""
+    """True if the script asks for a stream that ends without a frame, as on a wrong host."""
     said = request.action.user_message_action.user_message.text
     return any(isinstance(step, Fail) and step.code == "eof" for step in parse(said))
 
 
 def empty_turn(request: pb.AgentRunRequest, model: str, manners: Manners) -> bool:
-    """A replayed history that is resumed: composer-2.5 has nothing to say to it."""
+    """True for a resumed replayed history on composer-2.5, which ends in an empty turn."""
     resumed = request.action.HasField("resume_action") and not from_checkpoint(request)
     return manners.resume_needs_checkpoint and resumed and model == "composer-2.5[fast=false]"
 
@@ -116,7 +116,7 @@ def judge_tools(
 
 
 def judge_roots(roots: Sequence[bytes], model: str, *, own: bool, manners: Manners) -> ConnectError | None:
-    """`own`: they came with a checkpoint."""
+    """`own`: the roots came with a checkpoint."""
     external = catalogue.is_external(model)
     if manners.limits and external and len(roots) > MAX_ROOTS:
         return faults.SCRIPTED["late"]
@@ -138,7 +138,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError:
-        return {}  # reported when it is read as a message
+        return {}  # the reader of the message reports it
     return value if isinstance(value, dict) else {}
 
 
@@ -157,20 +157,20 @@ def _judge_part(part: dict[str, Any], called: set[str], *, own: bool, manners: M
 
 # ---- model shapes
 
-# Which model a simulated run request means: the four shapes of its fields, unknown and dead models, whole variants,
-# max mode, shapes that get a refusal or an empty turn. Pure.
+# Which model a run request means: the four shapes of its fields, unknown and dead models, whole variants, max mode,
+# shapes that get a refusal or an empty turn. Pure.
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     label: str
-    """What runs: the base id with the variant in brackets, or the id as it came where nobody judges it."""
+    """The model that runs: the base id with the variant in brackets, or the id as it came if ids are not checked."""
     empty: bool = False
-    """The turn ends at once, without a word and without tokens."""
+    """The turn ends at once, without text and without tokens."""
 
 
 def shape_of(request: pb.AgentRunRequest) -> str:
-    """How it asks: base, details, both or requested."""
+    """The shape of its model fields: base, details, both or requested."""
     asked, named = request.requested_model.model_id, request.model_details.model_id
     if asked and named:
         return "both"

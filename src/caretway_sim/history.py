@@ -1,8 +1,5 @@
-"""Reads a conversation in the simulator from each form that clients send: JSON roots, turns with steps, typed history,
-a user message with images. Writes roots, counts their tokens. Pure.
-
-Who fetches the bytes does not matter here.
-"""
+"""Reads a conversation from each form that clients send: JSON roots, turns with steps, typed history, a user message
+with images. Writes roots and counts their tokens. Pure."""
 
 import base64
 import re
@@ -33,7 +30,7 @@ _DATA_URI: Final = re.compile(r"data:([^;,]*);base64,")
 
 
 class HistoryError(ValueError):
-    """A blob that names itself a message and is none."""
+    """A blob that should be a message and is malformed."""
 
 
 # ---------------------------------------------------------------------------------------------- JSON root prompts
@@ -94,7 +91,7 @@ def _read_part(part: dict[str, Any]) -> Iterator[Part]:
 
 
 def _picture(mime_type: str, data: str) -> Picture:
-    """From bare base64 or from a data URI: the same picture is the same, however it was written."""
+    """An image from bare base64 or from a data URI; both forms of one image are equal."""
     found = _DATA_URI.match(data)
     return Picture(found[1] or mime_type, data[found.end() :]) if found else Picture(mime_type, data)
 
@@ -104,7 +101,7 @@ def _as_json(value: Any) -> str:
 
 
 def _as_text(value: Any) -> str:
-    """What a person would call the text of a result: itself, its text parts, or its JSON."""
+    """The text of a result: the result itself, its text parts, or its JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -117,7 +114,7 @@ def _as_text(value: Any) -> str:
 
 
 def write_root(message: InputMessage) -> bytes:
-    """A message as the JSON blob in which the state keeps it."""
+    """A message as the JSON blob that the state keeps."""
     if message.role == "system":
         return blobs.write_message("system", message.text)
     return blobs.write_message(message.role, [_write_part(part) for part in message.parts])
@@ -141,7 +138,7 @@ def _parse_args(args: str) -> Any:
     try:
         return msgspec.json.decode(args) if args else {}
     except msgspec.DecodeError:
-        return args  # another client's history; what it wrote is what we keep
+        return args  # another client's history is kept as written
 
 
 # ---------------------------------------------------------------------------------------------- protobuf forms
@@ -199,7 +196,7 @@ def _typed_assistant(message: pb.ConversationHistoryAssistantMessage) -> Iterato
 
 
 def read_turn(user: pb.UserMessage, steps: Sequence[pb.ConversationStep]) -> Iterator[InputMessage]:
-    """One turn's messages, for a client whose state has turns and no root prompts."""
+    """The messages of one turn, for a state with turns but no root prompts."""
     yield read_user(user)
     for step in steps:
         match step.WhichOneof("message"):
@@ -232,7 +229,7 @@ def _read_step_call(call: pb.ToolCall) -> Iterator[InputMessage]:
 
 
 def piece(message: InputMessage) -> Piece:
-    """A message as a piece of a prompt. Call ids are left out: the model does not read them."""
+    """A message as a piece of a prompt, without call ids: the model does not read them."""
     words: list[str] = [message.role]
     tokens = 1
     for part in message.parts:

@@ -1,8 +1,9 @@
-"""The simulator's HTTP/2 server (h2): flow control and a buffer for each stream (backpressure), resets, a client that
-breaks the protocol; data after the end of an answer is ignored.
+"""The simulator's HTTP/2 server (h2): flow control and a buffer for each stream (backpressure), resets, protocol errors
+of clients.
 
-What the peer's window or the socket does not take now waits, so a stream that nobody reads holds up no other. What
-arrives is handed on at once and acknowledged at once. A client may heartbeat a moment longer than the run lasts.
+Bytes that exceed the peer's window or the socket's buffer wait, so an unread stream does not block the other streams.
+Input is passed on and acknowledged at once. Data after the end of a response is ignored: a client may send heartbeats
+slightly longer than the run lasts.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 HIGH_WATER: Final = 64 * 1024
 _DEFAULT_WINDOW: Final = 65535
 _DATA_HEAD: Final = struct.Struct(">IBI")
-"""24 bits of length and the type, 0 for DATA; flags; stream."""
+"""24 bits of length and 8 of type (0 for DATA); flags; stream."""
 
 _Codes = h2.settings.SettingCodes
 
@@ -63,7 +64,7 @@ class Http2Connection:
                 self._take(event)
         except h2.exceptions.ProtocolError as broken:
             log.debug("a client broke HTTP/2: %s", broken)
-            self.flush()  # h2 has queued the GOAWAY that says why
+            self.flush()  # h2 has queued a GOAWAY with the reason
             self.connection_lost()
             self.transport.close()
             return
@@ -104,7 +105,7 @@ class Http2Connection:
             case h2.events.RemoteSettingsChanged():
                 self._push_all()
             case h2.events.ConnectionTerminated():
-                self.connection_lost()  # h2 sends nothing more on a connection whose peer has said goodbye
+                self.connection_lost()  # h2 sends nothing after the peer's GOAWAY
                 self.transport.close()
             case _:
                 pass
@@ -113,7 +114,7 @@ class Http2Connection:
         number = event.stream_id
         assert number is not None
         if number not in self.h2.streams:
-            return  # asked for and taken back in one read
+            return  # opened and reset in one read
         headers = {str(name): str(value) for name, value in event.headers or ()}
         path, _, query = headers.get(":path", "").partition("?")
         scheme, peer = headers.get(":scheme", ""), self.transport.get_extra_info("peername")
@@ -182,10 +183,10 @@ class Http2Exchange:
             connection.transport.write(self._frame(size) + data)
 
     def _frame(self, size: int) -> bytes:
-        """The head of a DATA frame, its size taken out of both windows.
+        """The head of a DATA frame; deducts its size from both windows.
 
-        By hand: h2's `send_data` takes longer than the system call that follows it. Everything else goes through h2,
-        and is flushed at once, so no header can be waiting in there that would have to go first.
+        Written by hand: h2's `send_data` takes longer than the system call that follows it. All other frames go through
+        h2 and are flushed at once, so no header can be queued that would have to go first.
         """
         self._stream.outbound_flow_control_window -= size
         self._connection.h2.outbound_flow_control_window -= size
@@ -210,7 +211,7 @@ class Http2Exchange:
             inlet.on_gone()
 
     def push(self) -> None:
-        """Send what the windows and the socket take; the rest stays."""
+        """Send as much as the windows and the socket take."""
         connection, waiting = self._connection, self._waiting
         if self._over or connection.paused:
             return
@@ -231,7 +232,7 @@ class Http2Exchange:
 
     def _close(self) -> None:
         self._over = True
-        self.inlet = Deaf()  # the run holds us: without this, both would wait for a search for cycles
+        self.inlet = Deaf()  # breaks the reference cycle with the run
         self._waiting.clear()
         self._connection.forget(self._number)
         self._release()

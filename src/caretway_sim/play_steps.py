@@ -1,8 +1,7 @@
-"""Acts out the steps of a simulated run in order: say, think, call, loop, fail, drop, leave, hang, mute, wait; whether
-a drop is due on this attempt; the prompt that is charged.
+"""Plays the steps of a simulated run in order.
 
-Words become deltas (`voice`), calls become execs that are waited for (`play_calls`), and after every tool result the
-conversation is stored in blobs and a checkpoint is sent (`voice`). Knows nothing of HTTP.
+Texts become deltas (`voice`), calls become execs that are awaited (`play_calls`), and after every tool result the
+conversation is stored in blobs and a checkpoint is sent (`voice`). Does not depend on HTTP.
 """
 
 import asyncio
@@ -45,7 +44,8 @@ from .start import Blobs, RunRefused, SimConversation
 from .voice import Meter, Minutes, StepUsage, Voice
 
 DROP_PAUSE_S: Final = 0.05
-"""Before a scripted cut: a reset may overtake what the client has not read yet, and a checkpoint must not be lost."""
+"""Pause before a scripted cut: a reset can overtake bytes that the client has not read yet, and no checkpoint may be
+lost."""
 
 
 class Dropped(Exception):
@@ -166,7 +166,7 @@ class Performance:
                 self.muted = isinstance(step, Mute)
                 await asyncio.Event().wait()
             case Stall() | Abandon():
-                pass  # acted out by the call before it
+                pass  # the call before it performs this step
             case Wait(delay_ms):
                 await asyncio.sleep(delay_ms / 1000)
             case _:
@@ -176,7 +176,7 @@ class Performance:
         return RunRefused(faults.SCRIPTED[code])
 
     def _due(self, place: int, times: int) -> bool:
-        """By the script's own words: a fresh run of the same conversation counts on."""
+        """Counted by the text of the script, so that a new run of the same conversation continues the count."""
         script = hashlib.sha256(self._history[self._at].text.encode()).hexdigest()
         return self._shared.drops.due(script, self._at, place, times)
 

@@ -1,8 +1,8 @@
-"""Scripts that a test prepared: which turn plays which, also when the turn is tried again or replayed; and what reached
-the simulated model, for the test to look at. Pure, bounded, usable from other threads.
+"""Scripts that a test prepared: which turn plays which script, also in later attempts and replays; and the requests
+that reached the simulated model. Pure, bounded, thread-safe.
 
-A turn begins with a user's message that nothing follows yet. The first attempt at it takes the next script. Every later
-attempt, by its run or by the conversation that it brings along, goes on with the same one.
+A turn begins with a user message that ends the history. Its first attempt takes the next script; later attempts, found
+by their run or their conversation, continue the same script.
 """
 
 import json
@@ -36,35 +36,35 @@ from .script import (
 Key = TypeVar("Key")
 
 MAX_TURNS: Final = 1_000
-"""Older ones are forgotten."""
+"""Older turns are forgotten."""
 
 
 @dataclass(slots=True)
 class ModelRequest:
-    """One run, as the simulated model saw it."""
+    """One run, as the simulated model sees it."""
 
     model: str
     instructions: str
     messages: tuple[InputMessage, ...]
     tools: tuple[str, ...]
     results: list[str] = field(default_factory=list)
-    """What the client's tools gave while this run went on, in order; an earlier run's are in `messages`."""
+    """Results of the client's tools during this run, in order; results of earlier runs are in `messages`."""
 
     @property
     def prompt(self) -> str:
-        """The user's newest words."""
+        """The newest user message."""
         return next((message.text for message in reversed(self.messages) if message.role == "user"), "")
 
     @property
     def all_results(self) -> tuple[str, ...]:
-        """Also those that came back with the history."""
+        """All results, including those in the history."""
         earlier = [part.text for message in self.messages for part in message.parts if isinstance(part, InputResult)]
         return (*earlier, *self.results)
 
 
 class Prepared:
-    """`unscripted` counts the turns for which no script was left. `watched`: requests are kept; prompts are long, so a
-    simulator that nobody asks about them keeps none."""
+    """`unscripted`: the number of turns without a script. `watched`: keep requests; off by default, because prompts are
+    long."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -95,7 +95,8 @@ class Prepared:
         return request
 
     def steps_for(self, run: str, history: Sequence[InputMessage], start: int) -> tuple[Step, ...] | None:
-        """`start`: the message with which the turn began. None: no script was ever prepared, so the prompt decides."""
+        """The script of a turn. `start`: the index of its first message. None: no script was ever prepared, so the
+        prompt decides."""
         with self._lock:
             if not self._prepared:
                 return None
@@ -123,8 +124,8 @@ def _keep(kept: OrderedDict[Key, tuple[Step, ...]], key: Key, steps: tuple[Step,
 
 # ---- scripts
 
-# Builds what the simulated model does in one turn: think, say, call tools, and faults. A value: every word gives a
-# new script. `str(script)` is the same script as lines of a prompt.
+# The script of one turn: thinking, text, tool calls, faults. A value: every method returns a new script. `str(script)`
+# is the script as lines of a prompt.
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +150,11 @@ class Script:
         return self._then(ScriptCall(tuple(ToolUse(name, dict(arguments)) for name, arguments in tools)))
 
     def loop(self, tool: str, arguments: dict[str, Any] | None = None, /, **named: Any) -> "Script":
-        """Call the same tool again and again, as a confused model does."""
+        """Call the same tool repeatedly, as a confused model does."""
         return self._then(Loop(ToolUse(tool, {**(arguments or {}), **named})))
 
     def result(self) -> "Script":
-        """Say what the last tools gave."""
+        """Say the results of the last tools."""
         return self._then(Result())
 
     def instructions(self) -> "Script":
@@ -165,32 +166,32 @@ class Script:
         return self._then(Recall())
 
     def stream(self, count: int, size: int, delay_ms: float = 0) -> "Script":
-        """So many pieces of text of that size, so far apart."""
+        """Stream `count` pieces of text of `size` characters, `delay_ms` apart."""
         return self._then(ScriptStream(count, size, delay_ms))
 
     def wait(self, delay_ms: float) -> "Script":
         return self._then(Wait(delay_ms))
 
     def fail(self, code: str, when: Literal["here", "before", "after"] = "here") -> "Script":
-        """Cursor refuses: `rate_limit`, `usage_limit`, `unavailable`, `overflow` ... (docs/testing.md)."""
+        """Fail as Cursor does: `rate_limit`, `usage_limit`, `unavailable`, `overflow` ... (docs/testing.md)."""
         if code not in FAILURES:
             raise ValueError(f"there is no failure {code!r}; there are {', '.join(FAILURES)}")
         return self._then(Fail(code, when))
 
     def drop(self, times: int = 1) -> "Script":
-        """Cut the connection to Cursor here, so often."""
+        """Cut the connection to Cursor here, in this many attempts."""
         return self._then(Drop(times))
 
     def leave(self, times: int = 1) -> "Script":
-        """End the stream properly, but before the turn is over, so often."""
+        """End the stream without an error before the turn is over, in this many attempts."""
         return self._then(Leave(times))
 
     def hang(self) -> "Script":
-        """Signs of life, and no progress."""
+        """Send only heartbeats."""
         return self._then(Hang())
 
     def mute(self) -> "Script":
-        """Nothing at all."""
+        """Send nothing."""
         return self._then(Mute())
 
     def __str__(self) -> str:

@@ -16,14 +16,14 @@ from typing import Any, Final, Literal
 from caretway.installation import install_command
 
 ONLY_THERE: Final = "cursor.test"
-"""A name that only this proxy can look up."""
+"""A name that only this proxy resolves."""
 _NAMES: Final = {ONLY_THERE: "127.0.0.1", "localhost": "127.0.0.1"}
 MAX_NOTES: Final = 10_000
 CHUNK: Final = 65536
 
 ProxyFault = Literal["", "silent", "closes", "closes_later", "garbage", "forbids", "negotiate"]
-"""What it does instead of its work: says nothing, hangs up at once or after it has agreed, speaks of something else,
-forbids the host, or wants a kind of password that nobody here has."""
+"""Faults: sends nothing, hangs up at once or after it agreed, sends bytes of another protocol, forbids the host, or
+demands an authentication scheme that clients do not have."""
 _AGREED: Final = b"\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00"
 _FORBIDDEN: Final = b"\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00"
 
@@ -34,17 +34,17 @@ class SimProxy:
     password: str = field(default="", repr=False)
     fault: ProxyFault = ""
     asked: list[str] = field(default_factory=list)
-    """What it was asked for: `connect HOST:PORT` or `socks KIND HOST:PORT`."""
+    """Requests to the proxy: `connect HOST:PORT` or `socks KIND HOST:PORT`."""
     up: int = 0
     down: int = 0
     refused: int = 0
-    """For want of a password."""
+    """Requests with a missing or wrong password."""
     _ports: set[int] = field(default_factory=set)
     _links: set[asyncio.StreamWriter] = field(default_factory=set)
     _servers: list[asyncio.Server] = field(default_factory=list)
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Port 0 takes a free one. Gives the port."""
+        """Listen and return the port; port 0 takes a free one."""
         server = await asyncio.start_server(self._serve, host, port, ssl=tls)
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
@@ -58,12 +58,12 @@ class SimProxy:
             await server.wait_closed()
 
     def hang_up(self) -> None:
-        """On everybody who is connected."""
+        """Cut all connections."""
         for writer in list(self._links):
             writer.transport.abort()
 
     def comes_from_here(self, peer: Any) -> bool:
-        """Whether a connection from this address is the proxy's."""
+        """True if a connection from this address is the proxy's."""
         return isinstance(peer, tuple) and len(peer) > 1 and peer[1] in self._ports
 
     # ---- one client
@@ -85,7 +85,7 @@ class SimProxy:
             if target is not None and self.fault != "closes_later":
                 await self._join(*target, reader, writer)
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
-            pass  # the client or the server hung up, or this is no request that a proxy knows
+            pass  # the client or the server hung up, or the request is not valid for a proxy
         finally:
             self._links.discard(writer)
             writer.transport.abort()
@@ -160,7 +160,7 @@ class SimProxy:
                 both.create_task(self._pump(reader, far_writer, up=True))
                 both.create_task(self._pump(far_reader, writer, up=False))
         except* OSError:
-            pass  # one of them hung up
+            pass  # one side hung up
         finally:
             self._ports.discard(own)
             if far_writer is None:
@@ -183,7 +183,7 @@ class SimProxy:
         return bool(self.user or self.password)
 
     def _address(self, host: str) -> str | None:
-        """Where a host is; None: it is not for this proxy."""
+        """The address of a host; None if this proxy does not serve it."""
         found = _NAMES.get(host, host)
         try:
             here = ipaddress.ip_address(found).is_loopback
@@ -203,8 +203,7 @@ async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 # ---- tls
 
-# A throw-away CA and certificate, so that the simulator is reached over TLS with ALPN; an error when the package
-# trustme is missing.
+# A throw-away CA and certificate, for TLS with ALPN; an error if the package trustme is missing.
 
 NAMES: Final = ("localhost", "127.0.0.1", "::1", ONLY_THERE)
 CA_FILE: Final = "caretway-simulator-ca.pem"
@@ -215,7 +214,7 @@ class TlsUnavailable(RuntimeError):
 
 
 def throw_away_ca(directory: Path) -> tuple[ssl.SSLContext, Path]:
-    """A server context for loopback names and the proxy's name, and the file with the authority that vouches for it."""
+    """A server context for loopback names and the proxy's name, and the file with its CA certificate."""
     try:
         import trustme
     except ImportError as missing:

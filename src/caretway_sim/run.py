@@ -1,8 +1,8 @@
-"""One simulated run: client messages in, heartbeats, and how it ends (refused, dropped, cancelled, unheard, empty);
+"""One simulated run: client messages in, heartbeats, and its ending (refused, dropped, cancelled, cut, empty);
 conversations that stay refused, and the body left open after the end.
 
-`feed` takes client messages in order and answers their waiters; the task inside does the talking. Whether the
-messages came over HTTP/2 or as numbered appends is not known here.
+`feed` takes client messages in order and resolves their waiters; the task sends. Messages may come over HTTP/2 or as
+numbered appends.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class SimRun:
     def __init__(
         self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "", *, abroad: bool = False
     ) -> None:
-        """`owner`: whose usage it is. `abroad`: the client is where models of other makers are not served."""
+        """`owner`: the account that is billed. `abroad`: the client is where models of other makers are not served."""
         self._shared = shared
         self._owner = owner
         self._abroad = abroad
@@ -77,17 +77,17 @@ class SimRun:
                 if message.conversation_action.HasField("cancel_action"):
                     self.end(faults.CANCELLED)
             case _:
-                pass  # heartbeats, and what is newer than we are
+                pass  # heartbeats, and messages newer than the schema
 
     def end(self, error: ConnectError) -> None:
-        """Stop now, and say why."""
+        """Stop now and send this error."""
         if not self._over:
             self._cancelled = error
             self.stop()
 
     def stop(self) -> None:
-        """Stop, because there are no listeners any more."""
-        self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
+        """Stop without an error: the client is gone."""
+        self._loop.call_soon(self.task.cancel)  # not before the task starts: a task that never ran cleans nothing up
 
     # ------------------------------------------------------------------ the run itself
 

@@ -1,8 +1,7 @@
-"""The simulator's listener: a TCP or TLS port, or a socket pair inside the process; tells HTTP/1.1 from HTTP/2 by the
-first bytes; breaks all connections at once, closes.
+"""The simulator's listener: a TCP or TLS port, or a socket pair inside the process.
 
-HTTP/1.1 and HTTP/2 share the port: the first bytes of a connection tell which it is (over TLS too, where ALPN has
-already agreed on it).
+HTTP/1.1 and HTTP/2 share the port: the first bytes of a connection decide (over TLS too, where ALPN has already
+agreed).
 """
 
 import asyncio
@@ -36,9 +35,9 @@ class Simulator:
         manners: Manners = LIVE,
         home: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`clock`: unix seconds; tokens expire by it. `max_streams`: at once on one HTTP/2 connection.
-        `manners`: how it behaves. `home`: whether a peer, by its address, comes the right way: through the proxy, say
-        (`Manners.abroad`, `Manners.refuses_direct`). None: nobody does."""
+        """`clock`: unix seconds, for the expiry of tokens. `max_streams`: concurrent streams of one HTTP/2 connection.
+        `manners`: its behaviour. `home`: whether a peer's address is on the allowed path, such as the proxy
+        (`Manners.abroad`, `Manners.refuses_direct`). None: no peer is."""
         self._shared = Shared(manners, prefer=prefer, heartbeat_s=heartbeat_s, clock=clock, home=home)
         self._service = Service(self._shared)
         self._servers: list[asyncio.Server] = []
@@ -52,7 +51,7 @@ class Simulator:
 
     @property
     def asked(self) -> Sequence[tuple[str, str]]:
-        """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+        """For the last runs: the shape of the model fields, and the model that ran; empty if none ran."""
         return tuple(self._shared.asked)
 
     @property
@@ -66,7 +65,7 @@ class Simulator:
 
     @property
     def prepared(self) -> Prepared:
-        """Scripts for the next turns, and what reached the model."""
+        """Scripts for the next turns, and the requests that reached the model."""
         return self._shared.prepared
 
     @property
@@ -74,7 +73,7 @@ class Simulator:
         return len(self._service.runs)
 
     async def listen(self, host: str, port: int, ssl_context: ssl.SSLContext | None = None) -> int:
-        """Accept connections on an address; port 0 takes a free one. Gives the port."""
+        """Accept connections on an address and return the port; port 0 takes a free one."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._connection, host, port, ssl=ssl_context, backlog=BACKLOG)
         self._servers.append(server)
@@ -82,7 +81,7 @@ class Simulator:
         return bound
 
     async def connect(self) -> socket.socket:
-        """A connection without a network: one end is served here like an accepted one, the other is the caller's."""
+        """A connection without a network: returns one end; the other is served like an accepted connection."""
         if self._closed:
             raise ConnectionRefusedError("the simulator is closed")
         theirs, ours = socket.socketpair()
@@ -97,7 +96,7 @@ class Simulator:
         return theirs
 
     def break_connections(self) -> None:
-        """What a bad network does to everybody at once."""
+        """Cut all connections, as a network failure does."""
         for connection in list(self._connections):
             connection.abort()
 
@@ -129,7 +128,7 @@ class Simulator:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: waits until the first bytes say which HTTP it is, then stands aside."""
+    """One connection: detects the HTTP version by the first bytes, then delegates."""
 
     def __init__(
         self, accept: Accept, connections: "set[_Connection]", max_streams: int, lets_in: Callable[[Any], bool]
@@ -144,7 +143,7 @@ class _Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = link = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = link = cast(asyncio.Transport, transport)  # uvloop's transport is one in all but name
         self._connections.add(self)
         raw = link.get_extra_info("socket")
         if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):

@@ -1,7 +1,7 @@
-"""What all runs of one simulator share: the clock, the heartbeat interval, counters, the prompt cache, how often each
-drop has happened, conversations that stay refused.
+"""State that all runs of one simulator share: the clock, the heartbeat interval, counters, the prompt cache, counts of
+scripted drops, conversations that stay refused.
 
-The only place with a clock, so that everything else stays deterministic.
+Only this module has a clock, so that everything else is deterministic.
 """
 
 import time
@@ -16,20 +16,19 @@ from .prepared import Prepared
 
 # ---- stats
 
-# The simulator's counters (`/_sim/stats`), and the tokens that each model call read (`/_sim/steps`); bounded, and
-# reset.
+# The simulator's counters (`/_sim/stats`) and the tokens of each model call (`/_sim/steps`); bounded, and can be reset.
 
 MAX_RUNS: Final = 200
-"""Older ones are forgotten."""
+"""Older runs are forgotten."""
 MAX_STEPS: Final = 100
-"""Of one run; later ones are counted and not listed."""
+"""Listed steps of one run; later steps are only counted."""
 
 
 @dataclass(slots=True)
 class Stats:
     connections: int = 0
     turned_away: int = 0
-    """Connections that did not come through the proxy, where all have to."""
+    """Connections that did not come through the proxy although they had to."""
     runs_opened: int = 0
     runs_resumed: int = 0
     chats_opened: int = 0
@@ -49,7 +48,7 @@ class Stats:
     token_exchanges: int = 0
     token_refreshes: int = 0
     usage_asked: int = 0
-    """How often `GetCurrentPeriodUsage` was called."""
+    """Calls of `GetCurrentPeriodUsage`."""
     renewals_refused: int = 0
     tokens_in_uncached: int = 0
     tokens_in_cached: int = 0
@@ -71,10 +70,10 @@ class RunSteps:
     run: str
     model: str
     ended: bool = False
-    """`turn_ended` was sent: what was counted has been told."""
+    """`turn_ended` was sent, with these counts."""
     calls: int = 0
     steps: list[list[int]] = field(default_factory=list)
-    """Of each call: tokens of context, those of them that were cached, output."""
+    """For each call: context tokens, cached tokens among them, output tokens."""
 
     def step(self, cached: int, uncached: int) -> None:
         self.calls += 1
@@ -111,12 +110,12 @@ class Steps:
 
 # ---- billing
 
-# What runs have cost, as the simulated dashboard reports it: one row for each run that ended. Prices are made up.
+# The cost of runs, as the simulated dashboard reports it: one row for each ended run. Prices are made up.
 
 MAX_ROWS: Final = 10_000
-"""Older ones are forgotten."""
+"""Older rows are forgotten."""
 _CENTS: Final = {"read": 0.00005, "cached": 0.000005, "written": 0.00025}
-"""For each token."""
+"""Cents per token."""
 
 
 def cents(read: int, cached: int, written: int) -> float:
@@ -130,7 +129,7 @@ class BilledRun:
     model: str
     conversation: str
     read: int
-    """Tokens that were not cached."""
+    """Uncached tokens."""
     cached: int
     written: int
 
@@ -147,7 +146,7 @@ class BilledRuns:
         self._rows.append(row)
 
     def of(self, owner: str, until_ms: int) -> list[BilledRun]:
-        """The newest first; those after `until_ms` are not known yet."""
+        """The owner's rows, newest first; rows after `until_ms` are not visible yet."""
         return [row for row in reversed(self._rows) if row.owner == owner and row.at_ms <= until_ms]
 
 
@@ -161,13 +160,13 @@ Prefer = Literal["h1", "h2"]
 
 
 class Drops:
-    """How often each `sim: drop` of each run has cut the connection. Old runs are forgotten."""
+    """Counts how often each `sim: drop` of each run has cut the connection. Old runs are forgotten."""
 
     def __init__(self) -> None:
         self._counts: OrderedDict[tuple[str, int, int], int] = OrderedDict()
 
     def due(self, run: str, message: int, place: int, times: int) -> bool:
-        """True when the drop at this place of the script in this message is to happen now; counts it."""
+        """True if the drop at this place of the script in this message is due; counts it."""
         count = self._counts.get((run, message, place), 0)
         if count >= times:
             return False
@@ -178,7 +177,7 @@ class Drops:
 
 
 class Poisoned:
-    """Conversations that were refused without a reason, and stay so. Old ones are forgotten."""
+    """Conversations that stay refused after a refusal without a reason. Old ones are forgotten."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, None] = OrderedDict()
@@ -199,7 +198,7 @@ class Shared:
     heartbeat_s: float = 5.0
     clock: Callable[[], float] = time.time
     home: Callable[[Any], bool] | None = None
-    """Whether the peer at an address comes from where everything is served; nobody does, if it is None."""
+    """True if a peer's address is one to which everything is served; None: no address is."""
     stats: Stats = field(default_factory=Stats)
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
@@ -207,7 +206,7 @@ class Shared:
     poisoned: Poisoned = field(default_factory=Poisoned)
     billed: BilledRuns = field(default_factory=BilledRuns)
     asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
-    """How the last runs asked for their model: the shape, and what ran, empty when nothing did."""
+    """For the last runs: the shape of the model fields, and the model that ran; empty if none ran."""
 
     prepared: Prepared = field(default_factory=Prepared)
 

@@ -1,8 +1,8 @@
-"""Access to the page: Host and the dashboard's own Origin, a key where the gateway has one (the main keys, this user's
-local key, named keys that may), its cookie for 12 hours, the CSRF token of whatever changes something.
+"""Access to the dashboard: Host and Origin checks, a key if the gateway requires one (the main keys, the user's local
+key, named keys with dashboard access), a session cookie for 12 hours, and a CSRF token for changes.
 
-The cookie is signed with the key, so that it outlives a restart and ends with the key; it is no key and opens nothing
-but the dashboard's API. A caller that sends the key itself in a header needs no token: no foreign page can do that.
+The cookie is signed with the key, so that it survives a restart and ends with the key; it opens the dashboard's API
+only. A caller that sends the key in a header needs no CSRF token: a foreign page cannot send it.
 """
 
 import hashlib
@@ -30,21 +30,20 @@ MAX_SIGNED_OUT: Final = 1000
 _MAX_TOKEN: Final = 200
 _ELSEWHERE: Final = ("cross-site", "same-site")
 _OPEN: Final = "open"
-"""What a visitor without a cookie has, where no key is asked for."""
+"""Stands for the cookie of a visitor when no key is required."""
 
 
 class Visitor(Struct, frozen=True):
     caller: str = ""
-    """The key by its name, as in `Admitted`."""
+    """The name of the key, as in `Admitted`."""
     token: str = ""
-    """Of the cookie; empty: the key itself was sent, or none is asked for."""
+    """The cookie's token; empty if the key itself was sent, or no key is required."""
     by_header: bool = False
 
 
 class DashboardAccess:
     def __init__(self, access: Access, keys: KeyRegistry | None = None, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: unix seconds."""
-        self._access = replace(access, origins=frozenset())  # other pages that may use models may not see this one
+        self._access = replace(access, origins=frozenset())  # pages that may use models may not read this
         self._keys = keys
         self._clock = clock
         self._secret = secrets.token_bytes(32)
@@ -57,14 +56,14 @@ class DashboardAccess:
         return bool(self._access.keys) or self._named() is not None
 
     def may_change(self, caller: str) -> bool:
-        """Whether this visitor may change settings: a key with limits of its own could lift them."""
+        """True if this visitor may change settings. A key with its own limits may not: it could lift them."""
         named = None if self._keys is None else self._keys.named(caller)
         return named is None or not (named.models or named.budgets or named.workspace)
 
     def admit(self, request: HttpRequest, *, keyless: bool) -> Admitted:
-        """Let a request to the page or its API in, or raise GatewayError."""
+        """Admit a request to the dashboard or its API, or raise GatewayError."""
         admitted = admit(self._access, request.scheme, request.headers, keyless=True)
-        if request.headers.get("sec-fetch-site") in _ELSEWHERE:  # also in a frame or a window that another page opens
+        if request.headers.get("sec-fetch-site") in _ELSEWHERE:  # also in a frame or window that another page opens
             raise GatewayError(
                 ErrorKind.FORBIDDEN,
                 "Other web pages may not open the dashboard's API.",
@@ -86,7 +85,7 @@ class DashboardAccess:
         return replace(admitted, caller=visitor.caller)
 
     def visitor(self, headers: Mapping[str, str]) -> Visitor:
-        """Who this is. Raises GatewayError when it is nobody who may see the page."""
+        """The visitor of a request. Raises GatewayError without access to the dashboard."""
         if not self.key_required:
             return Visitor()
         if sent := sent_keys(headers):
@@ -113,7 +112,7 @@ class DashboardAccess:
     # ---- signing in and out
 
     def sign_in(self, key: str) -> Visitor:
-        """For one who typed this key. Raises GatewayError."""
+        """Start a session with a key. Raises GatewayError."""
         if not self.key_required:
             return Visitor()
         try:
@@ -121,7 +120,7 @@ class DashboardAccess:
         except GatewayError as wrong:
             if wrong.hint != OWN_KEY:
                 raise
-            raise GatewayError(wrong.kind, wrong.message, hint=SIGN_IN) from wrong  # nobody sets up a client here
+            raise GatewayError(wrong.kind, wrong.message, hint=SIGN_IN) from wrong  # no client is being set up here
         body = f"{who}.{int(self._clock()) + LASTS_S}.{secrets.token_urlsafe(12)}"
         return Visitor(caller, f"{body}.{_mac(digest, body)}")
 
@@ -138,7 +137,7 @@ class DashboardAccess:
         return self._keys.current() if self._keys is not None else None
 
     def _key_of(self, sent: tuple[str, ...]) -> tuple[str, str, bytes]:
-        """(caller, what its cookies call it, digest) of a key that may see the page."""
+        """Returns (caller, its name in cookies, digest) of a key with dashboard access."""
         named, now, found = self._named() or {}, self._clock(), None
         for key in sent:
             digest = digest_of(key)
@@ -147,13 +146,13 @@ class DashboardAccess:
                     return known.hex()[:12], known.hex()[:12], known
             found = named.get(digest) or found
         if found is None or found.expired(now):
-            admit(self._access, "http", {"x-api-key": sent[0]}, named=named, now=now)  # says what is wrong with it
+            admit(self._access, "http", {"x-api-key": sent[0]}, named=named, now=now)  # raises the matching error
         if found is None or not found.page:
             raise _not_for_the_page(found.name if found is not None else "")
         return found.name, found.id, bytes.fromhex(found.digest)
 
     def _caller_of(self, token: str) -> str:
-        """Empty: the cookie is forged, too old, of another key, or signed out."""
+        """The caller of a cookie; empty if it is forged, expired, of another key, or signed out."""
         body, _, mac = token.rpartition(".")
         who, expires, *rest = body.split(".") if body.count(".") == 2 else ("", "", "")
         if not rest or not expires.isascii() or not expires.isdigit() or token in self._signed_out:
@@ -176,7 +175,8 @@ class DashboardAccess:
 
 
 def cookie_name(headers: Mapping[str, str]) -> str:
-    """Browsers keep one jar for all ports of a host, and there may be a gateway on several."""
+    """The cookie's name with the port: browsers share cookies between all ports of a host, and several gateways may run
+    on one host."""
     _, _, port = headers.get("host", "").rpartition(":")
     return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
 
@@ -192,7 +192,7 @@ def cookie_token(headers: Mapping[str, str]) -> str:
 
 
 def set_cookie(headers: Mapping[str, str], scheme: str, token: str) -> bytes:
-    """The header's value; without a token the browser forgets the cookie."""
+    """The value of the Set-Cookie header; an empty token deletes the cookie."""
     secure = "; Secure" if scheme == "https" else ""
     lasts = LASTS_S if token else 0
     name = cookie_name(headers)

@@ -1,9 +1,8 @@
-"""Passthrough mode: one tenant for each Cursor API key that clients send (never the gateway's own key). Opened once for
-many requests; a refused key is not tried again for a minute; the limit of accounts, and which idle one is closed.
+"""Passthrough mode: one tenant for each Cursor API key that clients send (never the gateway's own key).
 
-A tenant is opened when its key is first seen and Cursor accepts it; of many requests with a new key one opens it. A key
-is known by its digest; the key itself lives in the tenant it opened and nowhere else, and goes with it. A tenant that
-is not in use makes room for another one. A key that was refused is not offered to Cursor again for a while.
+A tenant opens when Cursor accepts its key for the first time; concurrent requests with a new key share one opening.
+Keys are looked up by digest; the key itself is held only by its tenant. Above the limit of accounts an idle tenant is
+closed. A refused key is not sent to Cursor again for a minute.
 """
 
 import asyncio
@@ -27,13 +26,14 @@ REFUSED_FOR_S: Final = 60.0
 MAX_REFUSED: Final = 1024
 
 OpenTenant = Callable[[str], AbstractAsyncContextManager[Tenant]]
-"""Cursor API key -> its tenant; raises GatewayError when the key is not accepted. Closing it ends its turns."""
+"""Opens the tenant of a Cursor API key. Raises GatewayError if the key is refused. Closing the tenant ends its
+turns."""
 IsOurs = Callable[[str], bool]
 """True for a key of the gateway itself, which must never be sent to Cursor."""
 
 
 def client_key(headers: Mapping[str, str], is_ours: IsOurs) -> str | None:
-    """The Cursor API key that a request brings; None without one."""
+    """The Cursor API key of a request; None without one."""
     scheme, _, bearer = headers.get("authorization", "").partition(" ")
     sent = (bearer if scheme.lower() == "bearer" else "", headers.get("x-api-key", ""))
     key = next((word.strip() for word in sent if word.strip() and not is_ours(word.strip())), None)
@@ -43,7 +43,7 @@ def client_key(headers: Mapping[str, str], is_ours: IsOurs) -> str | None:
 
 
 class _Place(Struct, eq=False):
-    """One key's tenant, or its opening."""
+    """One key's tenant, open or opening."""
 
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     opening: asyncio.Task[GatewayError | None] | None = None
@@ -59,7 +59,7 @@ class TenantPerKey:
     def __init__(
         self, default: Tenant, open_tenant: OpenTenant, *, limit: int, clock: Callable[[], float], is_ours: IsOurs
     ) -> None:
-        """`clock`: seconds that only grow."""
+        """`clock`: monotonic seconds."""
         self.default = default
         self._open_tenant = open_tenant
         self._limit = limit
@@ -102,7 +102,7 @@ class TenantPerKey:
         await asyncio.gather(*(tenant.sessions.aclose() for tenant in tenants))
 
     async def aclose(self) -> None:
-        """Close every tenant. New requests would open new ones: stop listening first."""
+        """Close every tenant. Stop listening first: new requests would open new tenants."""
         places, self._places = list(self._places.values()), OrderedDict()
         for place in places:
             if place.opening is not None:
@@ -143,7 +143,7 @@ class TenantPerKey:
         spawn(self._places.pop(idle).stack.aclose(), "close-account")
 
     async def _open(self, name: bytes, place: _Place, key: str) -> GatewayError | None:
-        """In a task of its own: the request that came first may hang up, and others wait for the same tenant."""
+        """Runs in its own task: the first request may hang up while others wait for the same tenant."""
         try:
             place.tenant = await place.stack.enter_async_context(self._open_tenant(key))
         except GatewayError as error:
@@ -161,7 +161,7 @@ class TenantPerKey:
     async def _opened(self, place: _Place) -> None:
         opening = place.opening
         if opening is not None:
-            await asyncio.wait([opening])  # unlike awaiting it, this lets it go on when we are cancelled
+            await asyncio.wait([opening])  # unlike awaiting it, this does not cancel it when this request is cancelled
             if not opening.cancelled() and (error := opening.result()) is not None:
                 raise copy(error)
         if place.tenant is None:

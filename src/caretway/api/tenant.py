@@ -1,8 +1,8 @@
-"""What serves one account: its dialects and their memory, sessions, models, health; which dialect answers where several
-APIs share a path. Accounts share no object. The resolver for a single account is here, that of many in `passthrough`.
+"""The objects that serve one account: dialects with their memory, sessions, models, health. The resolver for a single
+account is here, the resolver for many in `passthrough`.
 
-Two accounts are two tenants and share none of these, so nothing of one can be found through the other: there is no
-check that could be forgotten. A `TenantResolver` decides which request belongs to which tenant.
+Two accounts are two tenants that share no object, so no check is needed to keep their data apart. A `TenantResolver`
+maps each request to its tenant.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from ..server.exchange import HttpRequest
 from ..sessions.manager import Sessions
 from .respond import Responder
 
-# ---- `/caretway/v1/account`: what the account has used of its plan, asked at most once a minute (after a failure every
-# 15 s), for at most 5 s, and never for a request to a model.
+# ---- `/caretway/v1/account`: the account's plan usage. Cursor is asked once a minute at most (after a failure every 15
+# s), for 5 s at most, and never during a request to a model.
 
 FRESH_S: Final = 60.0
 AGAIN_S: Final = 15.0
@@ -34,12 +34,12 @@ PATIENCE_S: Final = 5.0
 TELLS_NOTHING: Final = "This backend does not report what the account has used; `agent` does."
 
 AccountSource = Callable[[], Awaitable[AccountUsage]]
-"""Raises GatewayError."""
+"""Returns the account's usage. Raises GatewayError."""
 
 
 class AccountWatch:
     def __init__(self, source: AccountSource | None, clock: Callable[[], float] = time.time) -> None:
-        """`source` None: the backend reports nothing. `clock`: unix seconds."""
+        """`source`: None if the backend reports no usage. `clock`: unix seconds."""
         self._source = source
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -56,7 +56,7 @@ class AccountWatch:
 
 
 async def ask_account(source: AccountSource | None, clock: Callable[[], float] = time.time) -> dict[str, Any]:
-    """Now, whatever was told before; a failure is an answer too."""
+    """Ask for the usage now, without a cache. A failure becomes a report too."""
     if source is None:
         return unknown_account(TELLS_NOTHING, clock())
     try:
@@ -68,14 +68,14 @@ async def ask_account(source: AccountSource | None, clock: Callable[[], float] =
         return unknown_account(str(failure), clock())
 
 
-# ---- `/health` and `/healthz`: is Cursor reachable, is the account accepted (asked once a minute, after a failure
-# every 5 s), what a probe without a key may learn; the list of the gateway's own tools.
+# ---- `/health` and `/healthz`: whether Cursor is reachable and accepts the account (checked once a minute, after a
+# failure every 5 s), what a probe without a key may see; the list of the gateway's own tools.
 
 _AUTH: Final = {True: "authenticated", False: "not_authenticated", None: "unknown"}
 
 
 class ToolSource(Protocol):
-    """The gateway's own tools, in words for /health and /v1/tools."""
+    """Describes the gateway's own tools for /health and /v1/tools."""
 
     def health(self) -> Mapping[str, object]: ...
 
@@ -91,7 +91,7 @@ class NoTools:
 
 
 class Health:
-    """The account's state is asked for at most once a minute, and never keeps `/health` waiting for long."""
+    """Checks the account's state once a minute at most, with a time limit, so that `/health` responds quickly."""
 
     def __init__(
         self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0, tools: ToolSource | None = None
@@ -116,13 +116,13 @@ class Health:
             return self._status
 
     async def alive(self) -> bytes:
-        """For probes without a key: nothing private."""
+        """The body of probes without a key; contains nothing private."""
         status = await self.status()
         ready = status.reachable and (status.signed_in or self._backend.standing == "simulated")
         return b'{"status":"ready"}' if ready else b'{"status":"alive"}'
 
     async def render(self, *, parked: int, live: int) -> tuple[int, bytes]:
-        """(HTTP status, JSON)"""
+        """Returns (HTTP status, JSON)."""
         status = await self.status()
         body = msgspec.json.encode(
             {
@@ -147,12 +147,12 @@ class Health:
 
 
 class AccountUse(Enum):
-    """Whether a path speaks of an account."""
+    """How a path uses an account."""
 
     NONE = "none"
-    """It concerns the gateway alone."""
+    """Concerns the gateway only."""
     IF_SENT = "if sent"
-    """Of the client's account when the request brings one, otherwise of the gateway."""
+    """Uses the client's account if the request brings one, otherwise the gateway's."""
     REQUIRED = "required"
 
 
@@ -168,7 +168,7 @@ class Tenant:
         account: AccountWatch,
     ) -> None:
         self.dialects: Mapping[str, Dialect] = {dialect.name: dialect for dialect in dialects}
-        """By name. The first one also answers where no dialect is asked for."""
+        """By name. The first one is the default."""
         self._default = dialects[0]
         self.responder = responder
         self.sessions = sessions
@@ -180,7 +180,7 @@ class Tenant:
         return self.dialects.get(name, self._default)
 
     def dialect_of(self, headers: Mapping[str, str]) -> Dialect:
-        """The dialect of a request. On a shared path it is the one that the client names, or the default."""
+        """The dialect of a request on a shared path: the one whose header the client sends, or the default."""
         marked = (dialect for dialect in self.dialects.values() if dialect.mark and dialect.mark in headers)
         return next(marked, self._default)
 
@@ -196,14 +196,14 @@ class Tenant:
 
 class TenantResolver(Protocol):
     default: Tenant
-    """For what concerns no account: the words of an error, the gateway's own state."""
+    """Serves requests without an account: the format of an error, the gateway's own state."""
 
     def resolve(self, request: HttpRequest, account: AccountUse) -> AbstractAsyncContextManager[Tenant]:
-        """The tenant of this request, held until the answer is complete. Raises GatewayError."""
+        """The tenant of a request, held until the response is complete. Raises GatewayError."""
         ...
 
     async def end_turns(self) -> None:
-        """The gateway stops: every turn ends now, with an error for its reader."""
+        """The gateway is stopping: end every turn now, with an error for its reader."""
         ...
 
     @property
@@ -214,7 +214,7 @@ class TenantResolver(Protocol):
 
 
 class SingleTenant:
-    """The gateway's owner is the only account there is."""
+    """The gateway's owner has the only account."""
 
     def __init__(self, tenant: Tenant) -> None:
         self.default = tenant
@@ -222,7 +222,7 @@ class SingleTenant:
         self._always_open = nullcontext(tenant)
 
     def switch(self, tenant: Tenant) -> None:
-        """New requests belong to this one. The one before it finishes what it has begun."""
+        """Serve new requests with this tenant. The old tenant finishes its requests."""
         self._before.append(self.default)
         self.default = tenant
         self._always_open = nullcontext(tenant)

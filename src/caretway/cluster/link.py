@@ -1,8 +1,7 @@
-"""The one way to Redis of a process: its URL, its time limits, the names of its rows, and whether Redis is there, with
-the reason. After a failure others fail at once for a moment, so that nobody waits for a Redis that is away.
+"""A process's link to Redis: the URL, time limits, names of rows, and whether Redis is available, with the reason.
+After a failure, calls fail at once for a moment, so that no request waits for a Redis that is away.
 
-Nothing is sent twice: a command whose answer got lost may have been done, and only its caller knows whether that
-matters.
+No command is sent twice: a command whose reply was lost may have run, and only its caller knows whether that matters.
 """
 
 import asyncio
@@ -28,48 +27,48 @@ T = TypeVar("T")
 
 CONNECT_S: Final = 1.0
 ANSWER_S: Final = 1.0
-"""Redis answers within a millisecond; one that takes this long is away."""
+"""Redis replies within a millisecond; one that takes this long counts as away."""
 TOTAL_S: Final = 2.0
-"""For waiting for a free connection, connecting and the answer together."""
+"""Time limit for a free connection, connecting and the reply together."""
 PAUSE_S: Final = 0.5
-"""After a failure, how long others fail at once."""
+"""How long calls fail at once after a failure."""
 MAX_CONNECTIONS: Final = 32
 MAX_REASON: Final = 200
 _AWAY: Final = (ConnectionFailed, TimedOut, AuthenticationError, BusyLoadingError, ReadOnlyError, OSError)
 
 
 class RedisAway(Exception):
-    """Redis did not answer, or it refused. What was asked for may have been done all the same."""
+    """Redis did not reply, or refused. The command may still have run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkState:
     there: bool
     why: str = ""
-    """Where it is not."""
+    """The reason, if Redis is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
     url: str = field(repr=False)
     name: str = "default"
-    """Of the cluster."""
+    """The cluster's name."""
     ca: Path | None = None
 
 
 class RedisLink:
     def __init__(self, options: LinkOptions, clock: Callable[[], float]) -> None:
-        """Connects when it is first used. `clock`: monotonic seconds."""
+        """`clock`: monotonic seconds. Connects at first use."""
         self.prefix: Final = f"caretway:{options.name}:"
-        """Of the names of all rows."""
+        """The prefix of all row names."""
         self.asked = 0
-        """How often Redis was asked."""
+        """Calls to Redis."""
         self.failures = 0
-        """How often Redis did not answer."""
+        """Calls that failed."""
         self._clock = clock
         self._why = ""
         self._refused = ""
-        """The last reason that the log has, for a command that is repeated all the time."""
+        """The last refusal in the log, so that a repeated command logs it once."""
         self._pause_until = 0.0
         more: dict[str, Any] = {}
         if options.ca is not None and options.url.startswith("rediss:"):
@@ -96,7 +95,7 @@ class RedisLink:
         return self.prefix + ":".join(parts)
 
     async def do(self, work: Callable[[Redis], Awaitable[T]]) -> T:
-        """What `work` does with Redis. Raises RedisAway, at the latest after TOTAL_S."""
+        """Run `work` with Redis and return its result. Raises RedisAway, after TOTAL_S at the latest."""
         if self._why and self._clock() < self._pause_until:
             raise RedisAway(self._why)
         self.asked += 1
@@ -130,7 +129,7 @@ class RedisLink:
 
 
 def reason(failure: Exception) -> str:
-    """For the administrator."""
+    """The reason of a failure, for the administrator."""
     said = (str(failure) or type(failure).__name__)[:MAX_REASON].rstrip(". ")
     if isinstance(failure, AuthenticationError):
         return "user and password are wrong or missing in the address, redis://USER:PASSWORD@HOST:6379/0"
@@ -141,8 +140,7 @@ def reason(failure: Exception) -> str:
 
 # ---- calls
 
-# Commands to Redis in one round trip, and what went wrong as a part of a sentence for people: away, slow, full,
-# read-only, loading, not allowed.
+# Commands to Redis in one round trip, and failures as part of a sentence for people.
 
 Done = TypeVar("Done")
 Command = tuple[Any, ...]
@@ -152,7 +150,7 @@ MAX_COUNT: Final = 1e15
 
 
 class ClusterLink(Protocol):
-    """What is used of it here."""
+    """The part of the link that `Calls` uses."""
 
     @property
     def prefix(self) -> str: ...
@@ -175,8 +173,8 @@ class Calls:
         return not self._link.state.there
 
     async def run(self, commands: Sequence[Command]) -> list[Any]:
-        """All of them in one round trip, in their order; their results. Raises RedisAway when any of them failed,
-        whatever the others did."""
+        """Run the commands in order in one round trip. Raises RedisAway if any failed; the others may have
+        succeeded."""
         found = await self.run_each(commands)
         for one in found:
             if isinstance(one, RedisAway):
@@ -184,7 +182,7 @@ class Calls:
         return found
 
     async def run_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Like `run`, with a RedisAway in place of each refused command. Raises RedisAway without an answer: then the
+        """Like `run`, with a RedisAway in place of each refused command. Raises RedisAway without a reply: then the
         outcome is unknown."""
 
         async def work(redis: "Redis") -> list[Any]:
@@ -207,7 +205,7 @@ def number(row: bytes | None) -> float:
 
 
 def why(failure: Exception) -> str:
-    """The part of a sentence that says what is wrong with Redis."""
+    """The failure as part of a sentence."""
     match failure:
         case failures.BusyLoadingError():
             return "Redis has just started and reads its file"

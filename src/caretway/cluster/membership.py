@@ -1,7 +1,7 @@
-"""One gateway's membership of its cluster, opened from settings: the link to Redis, the directory, hops, and what the
-gateways share. Also what commands read without a gateway.
+"""One gateway's membership of its cluster, opened from settings: the link to Redis, the directory, hops and shared
+state. Also the cluster's data for commands that run without a gateway.
 
-Imported only where the setting `cluster` is there.
+Imported only if the setting `cluster` is set.
 """
 
 import ssl
@@ -45,13 +45,13 @@ HOPS: Final = Family(
     ("way", "outcome"),
 )
 SHOWN: Final = 40
-"""Gateways on the page; the others are counted. Every page that is open gets them when something changes."""
+"""Most gateways in the dashboard's list; the rest is counted. Every open dashboard gets the list at each change."""
 TICKET_SLACK_S: Final = 3600.0
-"""A ticket outlives the longest parking by the response that runs before it."""
+"""A ticket outlives the longest parking by the length of the response before it."""
 
 
 class Cluster(Struct, frozen=True):
-    """What a gateway of a cluster has beside a single one."""
+    """The additional objects of a gateway in a cluster."""
 
     link: RedisLink
     calls: Calls
@@ -88,7 +88,7 @@ class Cluster(Struct, frozen=True):
         ]
 
     def snapshot(self) -> dict[str, Any]:
-        """For the page: the oldest first, as far as is known here."""
+        """For the dashboard: the known gateways, oldest first."""
         own = self.directory.own
         alive = self.directory.alive()
         return {
@@ -110,8 +110,8 @@ class Cluster(Struct, frozen=True):
 
 
 async def join_cluster(settings: Settings, base_url: str, stack: AsyncExitStack) -> Cluster:
-    """`base_url`: where this gateway listens. The stack ends it: what is shared, then out of the directory, then the
-    link. Raises GatewayError when nobody knows whether clients need a key."""
+    """Join the cluster. `base_url`: where this gateway listens. The stack closes the shared state, then leaves the
+    directory, then closes the link. Raises GatewayError if it is unknown whether clients need a key."""
     key = cluster_key(settings)
     address = own_address(settings, base_url)
     link = open_link(settings, stack)
@@ -157,7 +157,7 @@ async def join_cluster(settings: Settings, base_url: str, stack: AsyncExitStack)
 
 
 def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:
-    """The stack ends it."""
+    """A link to Redis, which the stack closes."""
     assert settings.cluster is not None
     link = RedisLink(LinkOptions(settings.cluster, settings.cluster_name, settings.cluster_ca), time.monotonic)
     stack.push_async_callback(link.aclose)
@@ -165,8 +165,7 @@ def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:
 
 
 def open_keys(settings: Settings, stack: AsyncExitStack) -> tuple[ClusterKeys, RedisSpent]:
-    """The cluster's keys and what they have used, for a command: with a link of its own, which the stack ends. Raises
-    ConfigError."""
+    """The cluster's keys and their spending, for a command, with a link that the stack closes. Raises ConfigError."""
     link = open_link(settings, stack)
     calls, seal = Calls(link), Seal(cluster_key(settings))
     outbox = ClusterOutbox(calls)
@@ -177,7 +176,8 @@ def open_keys(settings: Settings, stack: AsyncExitStack) -> tuple[ClusterKeys, R
 
 
 def own_address(settings: Settings, base_url: str) -> str:
-    """Raises ConfigError where the others could not reach it, or only in the clear."""
+    """The address of this gateway for the others. Raises ConfigError if they could not reach it, or only without
+    encryption."""
     address = settings.cluster_address or base_url
     parts = urlsplit(address)
     host = parts.hostname or ""

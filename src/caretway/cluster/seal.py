@@ -1,11 +1,10 @@
-"""How rows are kept from those who can read or write Redis: each is encrypted (AES-256-GCM) under a key of its own,
-derived from the cluster key and the row's name. A row of another cluster key, another schema version or another place,
-and one that was changed, reads as "not there"; the log names it, once. Names of conversations, keys and accounts are
-HMACs.
+"""Protects rows from readers and writers of Redis: each row is encrypted (AES-256-GCM) under its own key, derived from
+the cluster key and the row's name. A row of another cluster key, schema version or place, or a changed row, reads as
+missing; the log names it once.
 
-What Redis holds of a conversation is content. So no word of a prompt, no key and no account is in it in plain text, nor
-in a name: who copies its memory or its file has nothing. A row's own key is what makes random nonces safe however many
-rows there are. No I/O, except for the log and the randomness of nonces.
+Rows hold conversations, so Redis holds no prompt, key or account in plain text, neither in content nor in names: names
+are HMACs. Separate keys make random nonces safe for any number of rows. No I/O, except for the log and the randomness
+of nonces.
 """
 
 import hashlib
@@ -25,19 +24,19 @@ from ..core.passing import Asker, Visit
 log = logging.getLogger(__name__)
 
 SCHEMA: Final = 1
-"""Of what is inside of rows. Replicas with another number do not see each other's rows: they replay."""
+"""Version of the rows' content. Replicas with another version do not see these rows: they replay."""
 ANY_SCHEMA: Final = 0
-"""Of rows that have their schema inside: those of replicas, which are listed whatever they speak."""
+"""For rows that carry their schema inside: replicas are listed whatever version they have."""
 NAME_BYTES: Final = 18
 _NONCE: Final = 12
 _KEY_ID: Final = 4
 _HEAD: Final = 1 + 1 + _KEY_ID + _NONCE
 _FORMAT: Final = 1
-"""Of the head: format, schema, key id, nonce."""
+"""The head: format, schema, key id, nonce."""
 OVERHEAD: Final = _HEAD + 16
-"""Bytes that a sealed row is longer."""
+"""Bytes that sealing adds to a row."""
 SMALL: Final = 4096
-"""Rows of the directory and claims are read up to here; a longer one is forged."""
+"""Bytes that are read of a directory row or a claim; a longer row is forged."""
 _MAX_NAMED: Final = 1000
 
 
@@ -47,23 +46,24 @@ class Seal:
         self._rows = _derived(root, b"rows")
         self._names = _derived(root, b"names")
         self._named: set[bytes] = set()
-        """Rows that the log has named."""
+        """Rows that the log has named already."""
         self._head = bytes((_FORMAT, schema)) + _derived(root, b"key id")[:_KEY_ID]
 
     def name(self, kind: str, *parts: bytes) -> bytes:
-        """What stands in Redis for these words: 36 hexadecimal digits. Parts cannot run into each other."""
+        """The name in Redis for these parts: 36 hexadecimal digits. Parts are length-prefixed, so they stay
+        distinct."""
         said = hmac.new(self._names, kind.encode(), hashlib.sha256)
         for part in parts:
             said.update(len(part).to_bytes(4, "big") + part)
         return said.digest()[:NAME_BYTES].hex().encode()
 
     def close(self, place: bytes, content: bytes) -> bytes:
-        """`place`: the row's name; it opens under that name only."""
+        """Encrypt a row. `place`: the row's name; the row opens only under this name."""
         head = self._head + urandom(_NONCE)
         return head + self._cipher(place).encrypt(head[-_NONCE:], content, head + place)
 
     def open(self, place: bytes, row: bytes | None) -> bytes | None:
-        """None: there is nothing that this replica can read."""
+        """Decrypt a row; None if this replica cannot read it."""
         if not row:
             return None
         head = row[:_HEAD]
@@ -71,12 +71,12 @@ class Seal:
             try:
                 return self._cipher(place).decrypt(head[-_NONCE:], row[_HEAD:], head + place)
             except InvalidTag:
-                pass  # as any other that was not written here
+                pass  # handled like any other unreadable row
         self._forged(place)
         return None
 
     def _forged(self, place: bytes) -> None:
-        """Name a row in the log that was not written under this name with the cluster's key."""
+        """Log once that a row was not written under this name with the cluster's key."""
         if len(self._named) >= _MAX_NAMED:
             self._named.clear()
         if place not in self._named:
@@ -97,8 +97,8 @@ def _derived(root: bytes, purpose: bytes) -> bytes:
 
 # ---- signature
 
-# Proves that two gateways have the same cluster key, and that a request between them was not made, changed or sent
-# again by somebody else. Pure.
+# Proves that two gateways have the same cluster key, and that a request between them was not forged, changed or
+# replayed. Pure.
 
 _CHALLENGE: Final = ("v", "to", "at", "from", "nonce")
 _ANSWER: Final = ("nonce",)
@@ -107,12 +107,12 @@ _MAX_CHARS: Final = 4096
 
 
 class NotForUs(Exception):
-    """The proof is missing, wrong, used, or for another gateway. Its text says which."""
+    """The proof is missing, wrong, used, or for another gateway. The message says which."""
 
 
 @dataclass(slots=True)
 class HopSession:
-    """What both sides of a connection know after the challenge."""
+    """The state that both ends of a connection share after the challenge."""
 
     name: str
     """The nonce of the gateway that was dialled."""
@@ -133,7 +133,7 @@ def challenge(key: bytes, *, schema: int, to: str, address: str, sender: str, no
 
 
 def answered(key: bytes, header: str, *, schema: int, own: str, address: str, nonce: str) -> tuple[str, HopSession]:
-    """The header that answers a challenge. `nonce`: fresh. Raises NotForUs."""
+    """The response header to a challenge, and the session. `nonce`: fresh. Raises NotForUs."""
     values = _opened(key, "challenge", _CHALLENGE, header)
     if values["v"] != str(schema):
         raise NotForUs(f"it speaks version {values['v']} of the protocol between gateways, not {schema}")
@@ -144,20 +144,20 @@ def answered(key: bytes, header: str, *, schema: int, own: str, address: str, no
 
 
 def met(key: bytes, header: str, answer: str) -> HopSession:
-    """The session, if the answer to this challenge is from a gateway with the same key. Raises NotForUs."""
+    """The session, if a gateway with the same key made this response to the challenge. Raises NotForUs."""
     nonce = _opened(key, f"answer\n{header}", _ANSWER, answer)["nonce"]
     return _session(key, header, nonce, _values(header))
 
 
 def signed(session: HopSession, *, method: str, target: str, digest: str, asker: Asker) -> str:
-    """The header of the next hop of this session."""
+    """The header of the session's next hop."""
     session.used += 1
     values = (session.name, str(session.used), digest, asker.key, asker.agent, asker.owner)
     return _sealed(session.key, f"hop\n{method}\n{target}", _HOP, values)
 
 
 def proven(sessions: Mapping[str, HopSession], header: str, *, own: str, method: str, target: str) -> tuple[str, Visit]:
-    """The name of its session, and who passed the request on. Raises NotForUs."""
+    """The name of the request's session, and the gateway that passed it on. Raises NotForUs."""
     session = sessions.get(_values(header).get("session", ""))
     if session is None:
         raise NotForUs("its session is not known here")
@@ -181,7 +181,6 @@ def _sealed(key: bytes, purpose: str, fields: tuple[str, ...], values: tuple[str
 
 
 def _opened(key: bytes, purpose: str, fields: tuple[str, ...], header: str) -> Mapping[str, str]:
-    """Raises NotForUs."""
     text, _, given = header[:_MAX_CHARS].rpartition(";sig=")
     if not hmac.compare_digest(_mac(key, purpose, text).encode(), given.encode("utf-8", "replace")):
         raise NotForUs("its signature is not of this cluster's key")

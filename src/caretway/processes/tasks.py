@@ -1,8 +1,8 @@
-"""`spawn`: background tasks whose failures are logged and that are not garbage collected. `aside`: work that would
-block the event loop, one at a time in a thread. `LoopThread`: an event loop for a program that has none.
+"""`spawn`: background tasks whose failures are logged and that are not garbage collected. `aside`: pure work that would
+block the event loop, one at a time in a shared thread. `LoopThread`: an event loop for a program without one.
 
-aside(): runs pure work that would block the event loop, in one shared thread. Python switches threads between bytecode
-steps and not within one, so a single step that takes long (a decoder on a large text) still has to be cut up.
+Python switches threads between bytecode steps, not within one, so a long single step (a decoder on a large text) must
+still be split.
 """
 
 import asyncio
@@ -15,11 +15,9 @@ from functools import partial
 from threading import Thread
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-# ---- One timer that can be set again cheaply: to move its deadline later costs nothing, because the event loop's old
-# timer is left to ring and is set anew only then.
-#
-# A timer of the event loop costs as much as a small message. A user that is busy and idle by turns does not pay for
-# each turn.
+# ---- A timer that is cheap to reset: moving its deadline later costs nothing, because the event loop's old timer stays
+# and is reset only when it fires. A timer of the event loop costs as much as a small message, too much for an owner
+# that alternates between busy and idle.
 
 
 class DeadlineTimer:
@@ -32,7 +30,7 @@ class DeadlineTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, delay: float, callback: Callable[[], None]) -> None:
-        """`callback`, once, after so many seconds, and nothing that was set before."""
+        """Call `callback` once after `delay` seconds, instead of any earlier callback."""
         self._callback = callback
         self._due = self._loop.time() + delay
         if self._timer is None or self._rings_at > self._due:
@@ -67,12 +65,12 @@ Result = TypeVar("Result")
 _RUNNING: Final[set[asyncio.Task[Any]]] = set()  # asyncio holds tasks weakly; this is the strong reference
 
 _ASIDE: Final = ThreadPoolExecutor(1, "aside")
-"""One thread: large requests wait for each other, and the event loop gets the rest of the time."""
+"""One thread: large requests wait for each other and leave the rest of the time to the event loop."""
 
 
 async def aside(work: Callable[Given, Result], *given: Given.args, **named: Given.kwargs) -> Result:
-    """The result of `work`, which must share no state while it runs. If it is cancelled before its turn, it never
-    starts."""
+    """Return the result of `work`, which must share no state while it runs. Work that is cancelled before its turn
+    never starts."""
     return await asyncio.get_running_loop().run_in_executor(_ASIDE, lambda: work(*given, **named))
 
 
@@ -90,7 +88,7 @@ def _finished(task: asyncio.Task[Any]) -> None:
 
 
 class LoopThread:
-    """Runs coroutines in an event loop of its own, in a thread that does not keep the process alive."""
+    """Runs coroutines on its own event loop, in a thread that does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -106,7 +104,7 @@ class LoopThread:
             self._loop.close()
 
     def call(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Waits for the result."""
+        """Run a coroutine and wait for its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
@@ -114,11 +112,9 @@ class LoopThread:
         self._thread.join()
 
 
-# ---- Runs work, or a coroutine with a loop of its own, in a separate thread; cancelling the caller stops it and waits
-# for its end, so nothing outlives the caller.
-#
-# For work that may take minutes or keep its thread busy: the first would fill the loop's shared thread pool, and the
-# second would delay the event loop.
+# ---- Runs work, or a coroutine on a separate loop, in a thread of its own; cancelling the caller stops the work and
+# waits for its end. For work that takes minutes, which would fill the loop's thread pool, or keeps its thread busy,
+# which would delay the event loop.
 
 T = TypeVar("T")
 
@@ -128,11 +124,11 @@ class Stopped(Exception):
 
 
 async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: str) -> T:
-    """Run `work` in a thread of its own. When cancelled, call `stop()` and wait for `work`, so nothing of it outlives
-    the caller."""
+    """Run `work` in its own thread. On cancellation call `stop()` and wait for `work`, so that it does not outlive the
+    caller."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    done.add_done_callback(lambda future: future.cancelled() or future.exception())  # nobody may be left to ask
+    done.add_done_callback(lambda future: future.cancelled() or future.exception())  # the caller may be gone
 
     def succeed(result: T) -> None:
         if not done.cancelled():
@@ -145,9 +141,9 @@ async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: s
     def body() -> None:
         try:
             settle = partial(succeed, work())
-        except BaseException as failure:  # handed to the one who waits
+        except BaseException as failure:  # passed to the caller
             settle = partial(fail, failure)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter
             loop.call_soon_threadsafe(settle)
 
     threading.Thread(target=body, name=name, daemon=True).start()
@@ -161,13 +157,13 @@ async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: s
 
 
 async def in_own_loop(work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
-    """Run a coroutine on an event loop in a thread of its own."""
+    """Run a coroutine on its own event loop in its own thread."""
     running = _OwnLoop(work)
     return await in_own_thread(running.run, running.stop, name)
 
 
 class _OwnLoop(Generic[T]):
-    """`run` blocks in its thread; `stop` may be called from anywhere, at any time, more than once."""
+    """`run` blocks its thread; `stop` may be called from any thread, at any time, repeatedly."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._work = work

@@ -1,8 +1,8 @@
-"""All connections of the listening socket (which `app` binds): letting in many at once, `max_connections`, the periodic
-look for late clients, the TLS handshake's time limit, the `Date` header, the steps of a graceful shutdown.
+"""All connections of the listening socket: accepting many at once, `max_connections`, the periodic check of deadlines,
+the time limit of TLS handshakes, the `Date` header, the steps of a graceful shutdown.
 
-Graceful shutdown: `retire` listens no more and lets the answers that are being made be the last ones, `emptied` waits
-for their clients to go, `cut` ends what is left. `app` puts the three in order.
+Graceful shutdown, in the order that the gateway calls: `retire` closes the listener and makes the responses in progress
+the last, `emptied` waits until all clients have left, `cut` closes the connections that remain.
 """
 
 import asyncio
@@ -22,18 +22,16 @@ from .connection import LINGER_S, ClientConnection, RequestHandler, early_error,
 from .exchange import Successor
 from .request_reader import Bodies, ConnectionLimits, http_date
 
-# ---- TLS on the listening socket, and plain HTTP that is spoken to it: answered with a refusal in plain HTTP, which
-# names the mistake, then the end.
-#
-# OpenSSL knows the first bytes of such a request, and gives up the handshake. It takes their line with it, so the
-# refusal is in no API's own words.
+# ---- TLS on the listening socket. Plain HTTP on a TLS port gets a refusal in plain HTTP that names the mistake, and
+# then the connection ends. OpenSSL recognises such a request by its first bytes and aborts the handshake. It consumes
+# the request line, so the refusal has no dialect.
 
 _PLAIN_HTTP: Final = ("HTTP_REQUEST", "HTTPS_PROXY_REQUEST")
-"""OpenSSL's reasons: GET, HEAD, POST, PUT; CONNECT."""
+"""OpenSSL's reasons for GET, HEAD, POST and PUT, and for CONNECT."""
 
 
 class TlsContext(ssl.SSLContext):
-    """The TLS of a server. `refusal` is set when it starts: the bytes for a client that spoke plain HTTP."""
+    """A server's TLS context. `refusal`, set at start, makes the bytes for a client that sent plain HTTP."""
 
     refusal: Callable[[], bytes]
 
@@ -57,7 +55,7 @@ class _Handshake(ssl.SSLObject):
                 raise
             self.refused = failure
             self.outgoing.write(cast(TlsContext, self.context).refusal())
-            # The event loop sends what is outgoing only when a handshake is not over. The client hangs up, or the
+            # The event loop sends outgoing bytes only while the handshake continues. Then the client hangs up, or the
             # handshake's time limit ends it.
             raise ssl.SSLWantReadError from failure
 
@@ -69,21 +67,19 @@ def tls_context(certificate: str, key: str) -> TlsContext:
     return context
 
 
-# ---- File descriptors: raises the soft limit of open files (`ulimit -n`, RLIMIT_NOFILE) at the start, and takes no
-# more connections than there are descriptors for.
-#
-# Beyond the limit, accepting fails silently (uvloop closes such a connection at once). So the soft limit is raised
-# towards the hard one at the start, and a gateway takes no more connections than there are descriptors for.
+# ---- File descriptors. Above the limit accepting fails silently (uvloop closes such a connection at once). So the soft
+# limit of open files (`ulimit -n`, RLIMIT_NOFILE) is raised towards the hard one at start, and the gateway takes no
+# more connections than there are descriptors.
 
 log = logging.getLogger(__name__)
 
 RESERVED: Final = 256
-"""For everything else: connections to Cursor, programs, files."""
+"""Descriptors for everything else: connections to Cursor, programs, files."""
 _LEAST: Final = 16
 
 
 def fitting(wanted: int, soft: int | None) -> int:
-    """Connections that fit under a soft limit; None: there is none."""
+    """Connections that fit under a soft limit; None means no limit."""
     return wanted if soft is None else min(wanted, max(_LEAST, soft - RESERVED))
 
 
@@ -93,7 +89,7 @@ def soft_limit() -> int | None:
 
 
 def raise_soft_limit(connections: int) -> None:
-    """As far as these connections need it and the hard limit lets it. The limit is the whole process's."""
+    """Raise the process's soft limit as far as these connections need it and the hard limit allows."""
     soft = soft_limit()
     if soft is None or soft >= connections + RESERVED:
         return
@@ -106,7 +102,7 @@ def raise_soft_limit(connections: int) -> None:
 
 
 def connections_that_fit(wanted: int) -> int:
-    """What of `max_connections` this process can keep; says so when that is less."""
+    """The part of `max_connections` that this process can hold; logs a warning if that is less."""
     soft = soft_limit()
     fit = fitting(wanted, soft)
     if fit < wanted:
@@ -120,9 +116,9 @@ def connections_that_fit(wanted: int) -> int:
 
 
 BACKLOG: Final = 2048
-"""Clients that wait to be let in."""
+"""Clients that wait to be accepted."""
 LET_IN_AT_ONCE: Final = 64
-"""Of them, in one turn of the event loop."""
+"""Clients that are accepted in one turn of the event loop."""
 TELL_EVERY_S: Final = 60.0
 
 
@@ -168,7 +164,7 @@ class Server:
     def _secured(self) -> dict[str, Any]:
         if self._tls is None:
             return {}
-        # A client that does not say goodbye in TLS is not waited for longer than one that was refused.
+        # A client that sends no TLS close is not waited for longer than a refused client.
         return {
             "ssl": self._tls,
             "ssl_handshake_timeout": self.limits.head_timeout,
@@ -176,13 +172,13 @@ class Server:
         }
 
     def _let_in(self) -> None:
-        """Accept clients that connect together. libuv accepts one in each turn of the event loop, and the last of 64
-        would wait for 64 long turns."""
+        """Accept clients that connect together. libuv accepts one per turn of the event loop, so the last of 64 would
+        wait for 64 long turns."""
         self._letting_in = False
         for _ in range(LET_IN_AT_ONCE):
             try:
                 client, _ = cast(socket.socket, self._listener).accept()
-            except OSError:  # nobody waits; it listens no more; no descriptors, which the loop finds and tells too
+            except OSError:  # no client, no listener, or no descriptors (the loop logs that)
                 return
             client.setblocking(False)
             spawn(self._take(client), "a client's connection")
@@ -191,7 +187,7 @@ class Server:
         try:
             await self._loop.connect_accepted_socket(self._client, client, **self._secured())
         except OSError:
-            client.close()  # it went before it was let in, or its handshake failed: nobody is there to be told
+            client.close()  # the client left before it was accepted, or its handshake failed
 
     def _no_plain_http(self) -> bytes:
         return early_error(self.handler.refuse, b"", plain_on_tls_port())
@@ -218,7 +214,7 @@ class Server:
         if len(self._connections) <= self.limits.connections:
             return True
         now = self._loop.time()
-        if now - self._turned_away >= TELL_EVERY_S:  # one line for a flood, not one for each drop of it
+        if now - self._turned_away >= TELL_EVERY_S:  # one line for a flood, not one for each connection
             self._turned_away = now
             log.warning("%d connections are open, no more are taken (`max_connections`)", self.limits.connections)
         return False
@@ -233,13 +229,13 @@ class Server:
             self._empty.set()
 
     def drain(self) -> None:
-        """Go on listening, and answer one request on each connection: its client comes back over another."""
+        """Keep listening, but close each connection after one more response: its client reconnects."""
         self.stopping = True
 
     def retire(self) -> None:
-        """Listen no more; the answers that are being made are the last ones."""
+        """Stop listening; the responses in progress are the last."""
         self.stopping = True
-        # Some were let in and have not joined yet. One of them that says nothing is not worth the whole grace.
+        # Some accepted clients have not joined yet; a silent one among them must not use up the whole grace period.
         self.limits = replace(self.limits, head_timeout=min(self.limits.head_timeout, LINGER_S))
         if self._listening is not None:
             self._listening.close()
@@ -247,7 +243,7 @@ class Server:
             connection.retire()
 
     async def emptied(self, seconds: float) -> bool:
-        """Wait for the last client to go; False when some are left after that time."""
+        """Wait until the last client has left. Returns False if some are left after that time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._empty.wait()

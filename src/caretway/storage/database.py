@@ -1,6 +1,5 @@
-"""Opens SQLite databases: mode 0600, no symbolic links, WAL, a schema version with its migrations. A damaged file is
-moved aside and a new one is made; a foreign or newer one is left alone, to the byte.
-"""
+"""Opens SQLite databases: mode 0600, no symbolic links, WAL, a schema version with migrations. A damaged file is moved
+aside and replaced by a new one; a foreign or newer file is never changed."""
 
 import logging
 import os
@@ -15,7 +14,7 @@ from msgspec import Struct
 log = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 5.0
-"""How long a write waits for another process. Opening waits this long at least: no request waits for it yet."""
+"""How long a write waits for another process. Opening waits at least this long: no request depends on it yet."""
 _IN_MEMORY: Final = ":memory:"
 _WAL_LIMIT: Final = 4 * 2**20
 _SIDE_FILES: Final = ("-wal", "-shm", "-journal")
@@ -24,30 +23,29 @@ _NO_DATABASE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 class DatabaseKind(Struct, frozen=True):
     holds: str
-    """For people, in the plural: `conversations`."""
+    """The content in the plural, for people: `conversations`."""
     migrations: tuple[tuple[str, ...], ...]
-    """The statements that make each version from the one before it. A row is never changed, only added."""
+    """The statements that lead from each version to the next. Entries are only added, never changed."""
     late_column: tuple[str, str, str] | None = None
-    """(table, column, statement that adds it): a column that older gateways, which may share the file, leave alone."""
+    """(table, column, statement that adds it): a column that older gateways on the same file ignore."""
     synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
-    """FULL: a commit is on the disk when it returns."""
+    """FULL: a commit is on disk when it returns."""
     cache_kib: int = 2000
-    """Memory for one connection; larger sorts use a file."""
+    """Memory of one connection; larger sorts use a file."""
 
 
 class DatabaseUnusable(sqlite3.Error):
-    """The file must not be touched, or cannot be made. The message says why, for people."""
+    """The file must not be touched, or cannot be created. The message gives the reason."""
 
 
 def is_broken(error: sqlite3.Error) -> bool:
-    """Whether the file is damaged; also true for one of the right version that lacks a table, which no migration
-    restores."""
+    """True if the file is damaged, or has the right version but lacks a table, which no migration restores."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return code is not None and (code & 0xFF in _NO_DATABASE or str(error).startswith("no such table"))
 
 
 def open_database(path: Path, kind: DatabaseKind, patience_s: float = PATIENCE_S) -> sqlite3.Connection:
-    """To read and write, by one thread at a time. Makes a missing file; raises sqlite3.Error."""
+    """Open for reading and writing, by one thread at a time. Creates a missing file. Raises sqlite3.Error."""
     seen = _prepare(path)
     try:
         return _connect(str(path), kind, patience_s)
@@ -70,7 +68,8 @@ def open_or_memory(path: Path | None, kind: DatabaseKind, patience_s: float = PA
 
 
 def read_database(path: Path, kind: DatabaseKind) -> sqlite3.Connection | None:
-    """To read only; None if nothing was written yet. Changes nothing, also not a damaged file; raises sqlite3.Error."""
+    """Open for reading; None if nothing was written yet. Changes nothing, not even a damaged file. Raises
+    sqlite3.Error."""
     _check_file(path)
     if not path.exists():
         return None
@@ -87,14 +86,14 @@ def read_database(path: Path, kind: DatabaseKind) -> sqlite3.Connection | None:
 
 
 def move_aside(path: Path, seen: os.stat_result | None, error: Exception) -> None:
-    """`x` becomes `x.broken`. Does nothing if `x` is not the file that was `seen`: then another process has replaced
-    it. Raises DatabaseUnusable."""
+    """Rename `x` to `x.broken`. Does nothing if `x` is not the file that was `seen`: another process has replaced it.
+    Raises DatabaseUnusable."""
     now = stat_of(path)
     if now is None or (seen is not None and not os.path.samestat(now, seen)):
         return
     aside = path.with_name(path.name + ".broken")
     try:
-        for ending in (*_SIDE_FILES, ""):  # the database last: a new one must never meet the old one's log
+        for ending in (*_SIDE_FILES, ""):  # the database last: a new one must never meet the old log
             with suppress(FileNotFoundError):
                 os.replace(f"{path}{ending}", f"{aside}{ending}")
     except OSError as failure:
@@ -111,13 +110,13 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """All of it or nothing."""
+    """Commit everything or nothing."""
     connection.execute(begin)
     try:
         yield
         connection.execute("COMMIT")
     finally:
-        if connection.in_transaction:  # some failures have ended it already
+        if connection.in_transaction:  # some failures end the transaction
             connection.execute("ROLLBACK")
 
 
@@ -125,9 +124,9 @@ def _prepare(path: Path) -> os.stat_result:
     _check_file(path)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Made here and not by SQLite, whose files are as open as the umask lets them; its side files inherit this mode.
-        # An existing file is not opened: closing it would drop the locks that this process holds on it (POSIX), and
-        # another process would then take itself for the last one and delete the write-ahead log.
+        # Created here, because SQLite would create it with the modes that the umask allows; its side files inherit this
+        # mode. An existing file is not opened: closing it would drop this process's locks on it (POSIX), and another
+        # process could then believe itself the last user and delete the write-ahead log.
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
@@ -144,7 +143,7 @@ def _check_file(path: Path) -> None:
             raise DatabaseUnusable(
                 f"{file.name} is a symbolic link: remove it, or name the directory it leads to as data_dir"
             )
-        if file.exists() and not file.is_file():  # a pipe would be waited for
+        if file.exists() and not file.is_file():  # opening a pipe would block
             raise DatabaseUnusable(f"{file.name} is not a regular file")
 
 
@@ -154,7 +153,7 @@ def _connect(name: str, kind: DatabaseKind, patience_s: float) -> sqlite3.Connec
     )
     try:
         _migrate(connection, kind)
-        with suppress(sqlite3.OperationalError):  # another process is setting it just now, and it holds for the file
+        with suppress(sqlite3.OperationalError):  # another process sets it at this moment, for the whole file
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {kind.synchronous}")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_LIMIT}")
@@ -169,10 +168,10 @@ def _connect(name: str, kind: DatabaseKind, patience_s: float) -> sqlite3.Connec
 def _migrate(connection: sqlite3.Connection, kind: DatabaseKind) -> None:
     version = _version(connection, kind)
     if version == 0:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # counts only as long as there is no table
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect only before the first table
     if version < len(kind.migrations):
         with transaction(connection):
-            for step in kind.migrations[_version(connection, kind) :]:  # again: another process may have been faster
+            for step in kind.migrations[_version(connection, kind) :]:  # again: another process may have migrated
                 for statement in step:
                     connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {len(kind.migrations)}")
@@ -180,12 +179,13 @@ def _migrate(connection: sqlite3.Connection, kind: DatabaseKind) -> None:
         table, column, add = kind.late_column
         query = "SELECT count(*) FROM pragma_table_info(?) WHERE name = ?"
         if not connection.execute(query, (table, column)).fetchone()[0]:
-            with suppress(sqlite3.OperationalError):  # another process was faster
+            with suppress(sqlite3.OperationalError):  # another process has added it
                 connection.execute(add)
 
 
 def _version(connection: sqlite3.Connection, kind: DatabaseKind) -> int:
-    """0: new. Only looks, in one statement, so that another process cannot make its tables between two looks."""
+    """The schema version; 0: new. Read-only, in one statement, so that no other process can create tables in
+    between."""
     both = "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
     with closing(connection.execute(both)) as cursor:
         version, tables = cursor.fetchone()

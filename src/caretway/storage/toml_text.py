@@ -1,8 +1,8 @@
-"""Edits of TOML files: a table or one value is added, replaced or removed, and every other byte stays. Pure.
+"""Edits TOML files: adds, replaces or removes a table or one value and keeps every other byte. Pure.
 
-The caller compares the values before and after, so a file that is written in an unexpected way is refused, not
-damaged. Why `tomlkit` does not do this: it moves an array of tables that stands between two tables of one parent
-(0.11 to 0.15.2, November 2026).
+The caller compares the values before and after, so a file in an unexpected form is refused, not damaged. `tomlkit` is
+not used because it moves an array of tables that stands between two tables of one parent (0.11 to 0.15.2, November
+2026).
 """
 
 import json
@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple
 _HEADER: Final = re.compile(r"^\s*\[\[?\s*(?P<path>[^\]]*?)\s*\]\]?\s*(#.*)?$")
 _PART: Final = re.compile(r"""\s*(?:"(?P<basic>[^"]*)"|'(?P<literal>[^']*)'|(?P<bare>[\w-]+))\s*(?:\.|$)""")
 _MULTI: Final = re.compile(r"""(?P<mark>'{3}|"{3})|"(?:\\.|[^"\\])*"|'[^']*'|\#.*""")
-"""What a string of several lines begins with, and what only looks like it: in a comment or another string."""
+"""Matches the start of a multi-line string, and what only looks like one: in a comment or another string."""
 
 
 class _Line(NamedTuple):
     text: str
     table: tuple[str, ...]
-    """The table it belongs to, or opens."""
+    """The table that the line belongs to or opens."""
     opens: bool
     quoted: bool
-    """It begins inside a string of several lines."""
+    """The line begins inside a multi-line string."""
 
 
 def load(text: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def find(text: str, path: Sequence[str]) -> tuple[Any, ...]:
 
 
 def put(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str:
-    """The text with the table, at the end. Its values are plain."""
+    """The text with the table appended, after an old one is removed. Values are plain."""
     newline = "\r\n" if "\r\n" in text else "\n"
     kept = remove(text, path)
     if kept and not kept.endswith("\n"):
@@ -53,13 +53,13 @@ def put(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str:
 
 
 def remove(text: str, path: Sequence[str]) -> str:
-    """The text without the table and the tables in it."""
+    """The text without the table and its sub-tables."""
     kept: list[str] = []
     waiting: list[str] = []
     inside = False
     for line in _lines(text):
         if line.opens:
-            if inside:  # empty lines and comments before the next header belong to that one
+            if inside:  # empty lines and comments before the next header belong to it
                 kept += _without_gap(kept, waiting)
             waiting = []
             inside = line.table[: len(path)] == tuple(path)
@@ -78,12 +78,12 @@ def remove(text: str, path: Sequence[str]) -> str:
 
 
 def _without_gap(kept: Sequence[str], waiting: Sequence[str]) -> Iterable[str]:
-    """Remove a second empty line where the table was."""
+    """Drop a second empty line where the table was."""
     return waiting if kept and kept[-1].strip() else dropwhile(lambda line: not line.strip(), waiting)
 
 
 def _names(line: _Line, path: Sequence[str]) -> bool:
-    """The line gives the table as one value, or one of its values by a dotted name."""
+    """True if the line defines the table as one value, or one of its values by a dotted name."""
     name, sign, _ = line.text.partition("=")
     parts = _path(name) if sign else None
     return parts is not None and (*line.table, *parts)[: len(path)] == tuple(path)
@@ -94,7 +94,7 @@ def _is_comment(line: _Line) -> bool:
 
 
 def put_value(text: str, table: str, name: str, value: object | None) -> str:
-    """The text with one value, in a table or (with an empty name) above all tables; None removes it.
+    """The text with one value, in a table or (with an empty `table`) above all tables; None removes the value.
 
     Raises ValueError if the end of the old value is not found.
     """
@@ -118,12 +118,12 @@ def put_value(text: str, table: str, name: str, value: object | None) -> str:
 
 
 def _heading(lines: Sequence[_Line], at: int, end: int) -> bool:
-    """A comment right above the next table, which belongs to that one."""
+    """True if only comments separate this line from the next table: they belong to that table."""
     return end < len(lines) and all(map(_is_comment, lines[at:end]))
 
 
 def _end_of_value(lines: Sequence[str], at: int, end: int) -> int:
-    """The line after a value that begins in this one: as many as it takes to be TOML."""
+    """The line after a value that begins at `at`: the first at which the lines are valid TOML."""
     for last in range(at + 1, end + 1):
         try:
             tomllib.loads("".join(lines[at:last]))
@@ -134,7 +134,7 @@ def _end_of_value(lines: Sequence[str], at: int, end: int) -> int:
 
 
 def written(value: object) -> str:
-    """A value as TOML writes it in one line."""
+    """A value as TOML on one line."""
     if isinstance(value, list):
         return f"[{', '.join(map(written, value))}]"
     if isinstance(value, Mapping):
@@ -168,7 +168,7 @@ def _path(text: str) -> tuple[str, ...] | None:
 
 
 def _open_string(line: str, inside: str) -> str:
-    """The quotes of the string that goes on after this line, or nothing."""
+    """The quotes of the string that continues after this line, or nothing."""
     at = 0
     while True:
         if inside:

@@ -1,8 +1,8 @@
-"""The cursor-agent stand-in's command line: flags and sub-commands (login, logout, status, models, create-chat, acp),
+"""The cursor-agent stand-in's command line: flags, sub-commands (login, logout, status, models, create-chat, acp),
 help, version, a journal for tests.
 
-`python -m caretway_sim.cursor_agent` runs it. It is a program of its own, so it reads its own environment. It
-imports little, because it is started for every prompt.
+`python -m caretway_sim.cursor_agent` runs it as a separate program, so it reads its own environment. It imports little,
+because it is started for every prompt.
 """
 
 import json
@@ -61,7 +61,7 @@ _VALUED: Final = (
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """(flags with their values, what is left). A flag without a value has an empty one."""
+    """Returns the flags with their values, and the remaining words. A flag without a value has an empty one."""
     flags: dict[str, str] = {}
     words: list[str] = []
     rest = list(argv)
@@ -183,7 +183,8 @@ def _login(chats: Chats) -> int:
 
 
 def _keep_record(argv: Sequence[str], environ: Mapping[str, str], suffix: str = "") -> None:
-    """For tests: how it was started, one line each; its prompts in ACP mode in a file beside it."""
+    """Append how the program was started to the tests' journal, one line each; prompts in ACP mode go to a second
+    file."""
     if journal := environ.get("SIM_AGENT_JOURNAL"):
         with open(journal + suffix, "a", encoding="utf-8") as file:
             file.write(json.dumps({"pid": os.getpid(), "argv": list(argv), "cwd": os.getcwd()}) + "\n")

@@ -1,7 +1,7 @@
-"""The cursor-agent stand-in's error texts, and the `sim-agent:` lines in a prompt that make it misbehave.
+"""The cursor-agent stand-in's error texts, and the `sim-agent:` lines in a prompt that cause faults.
 
-Texts follow the public descriptions of the real program's failures. `sim-agent:` lines are read in the same message in
-which the script is. Pure, and quick to import.
+Texts follow public descriptions of the real program's failures. `sim-agent:` lines are read in the message with the
+script. Pure, and quick to import.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def bad_model(model: str) -> str:
 
 
 FAILURES: Final[Mapping[str, str]] = {
-    # What `sim: fail` can name ...
+    # Names that `sim: fail` accepts ...
     "unauthenticated": SIGNED_OUT,
     "usage_limit": (
         "\x1b[31mError:\x1b[0m You've hit your usage limit. You've saved $12 on API model usage this month with Pro. "
@@ -66,7 +66,7 @@ FAILURES: Final[Mapping[str, str]] = {
     "no_exec": "ConnectError: [internal] No exec result",
     "picture": "ConnectError: [internal] Unable to parse image",
     "eof": "ConnectError: [unavailable] Error",
-    # ... and what only `sim-agent: error` can.
+    # ... and names that only `sim-agent: error` accepts.
     "not_logged_in": "Not logged in",
     "exhausted": "ConnectError: [resource_exhausted] Error",
     "connect_unavailable": "ConnectError: [unavailable] Error",
@@ -99,23 +99,23 @@ class Faults:
 
 
 def read_faults(blocks: Sequence[tuple[str, str]]) -> Faults:
-    """From the last message of the user that has any line for the simulator."""
+    """The faults of the last user message with a line for the simulator."""
     said = next((text for role, text in reversed(blocks) if role == "user" and _ANY.search(text)), "")
     return Faults(dict(_LINE.findall(said)))
 
 
 # ---- tools
 
-# Tools that the cursor-agent stand-in pretends to run: their keys, which need permission, made-up results.
+# Tools that the stand-in pretends to run: their keys, whether they need permission, made-up results.
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTool:
     key: str
     kind: str
-    """As ACP sorts tools."""
+    """The tool's kind in ACP."""
     gated: bool = False
-    """It changes something, or uses the network: not in ask mode, and otherwise only with permission."""
+    """The tool changes something or uses the network: forbidden in ask mode, otherwise only with permission."""
 
 
 TOOLS: Final[Mapping[str, OwnTool]] = {
@@ -145,7 +145,7 @@ def tool(kind: str) -> OwnTool:
 
 
 def outcome(kind: str, args: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """(the `success` member, the text of it)."""
+    """Returns the `success` member and its text."""
     subject = str(next(iter(args.values()), ""))
     text = f"simulated {kind} of {subject}" if subject else f"simulated {kind}"
     if tool(kind).key == "shellToolCall":
@@ -155,8 +155,8 @@ def outcome(kind: str, args: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
 
 # ---- chats
 
-# The cursor-agent stand-in's files: chats, whether it is signed in, how often a prompt was tried; in
-# CURSOR_CONFIG_DIR or a cache directory.
+# The stand-in's files, in CURSOR_CONFIG_DIR or a cache directory: chats, whether it is signed in, how often a prompt
+# was tried.
 
 SIGNED_OUT_MARK: Final = "signed-out"
 USER: Final = "sim@caretway.invalid"
@@ -173,7 +173,7 @@ def config_directory(environ: Mapping[str, str]) -> str:
 class StoredChat:
     id: str
     blocks: list[tuple[str, str]] = field(default_factory=list)
-    """(role, text) of everything said, prompts as they were sent."""
+    """(role, text) of all messages, prompts as they were sent."""
 
 
 class Chats:
@@ -201,7 +201,7 @@ class Chats:
         os.replace(beside, os.path.join(folder, "chat.json"))
 
     def attempts(self, prompt: str) -> int:
-        """How often this prompt was tried, this time included."""
+        """The number of attempts at this prompt, including this one."""
         name = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
         folder = os.path.join(self._root, "attempts")
         os.makedirs(folder, exist_ok=True)
