@@ -1,6 +1,6 @@
 """A simulated Cursor: the other side of the wire, for trying the gateway without an account, for tests and for demos.
 
-Everything it says is made up and says so. It knows `wire` and nothing else of the gateway.
+All its output is made up and says so. It shares the wire format with the gateway and little else.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ __all__ = ["Simulator", "Stats"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded on first use: the stand-in for cursor-agent is a program of its own and needs no server."""
+    """Load on first use: the stand-in for cursor-agent is a separate program and needs no server."""
     if name == "Simulator":
         from .server import Simulator
 

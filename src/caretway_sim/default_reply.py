@@ -1,7 +1,7 @@
-"""The simulated model's answer to a prompt without a script: says what it received, or calls a fitting tool when the
-text asks to run a command or to read a file. Pure.
+"""The simulated model's reply to a prompt without a script: says what it received, or calls a suitable tool if the text
+asks to run a command or read a file. Pure.
 
-Out come the same steps that a script would give.
+Returns the same steps that a script would give.
 """
 
 import re
@@ -28,7 +28,7 @@ _READ: Final = re.compile(
 )
 
 _ASIDE: Final = re.compile(r"<([\w-]*(?:reminder|context|environment|instructions)[\w-]*)>.*?</\1>", re.DOTALL)
-"""What clients put around the user's words: it asks for nothing."""
+"""Blocks that clients put around the user's words; they ask for nothing."""
 
 _SHELL_TOOLS: Final = re.compile(r"bash|shell|terminal|exec|run_?command|command", re.IGNORECASE)
 _READ_TOOLS: Final = re.compile(r"^(?:read|view|cat|open)|read_?file|file_?read|view_?file", re.IGNORECASE)
@@ -37,7 +37,7 @@ _PATH_KEYS: Final = ("path", "file_path", "filePath", "filepath", "absolute_path
 
 
 def answer(history: Sequence[InputMessage], tools: Sequence[Tool], *, thinks: bool) -> tuple[Step, ...]:
-    """Steps for a conversation whose last message is the user's question."""
+    """The steps for a conversation whose last message is the user's question."""
     question = history[-1] if history else InputMessage("user", ())
     thought: tuple[Step, ...] = (Think("This is a simulated model, so there is little to weigh."),) if thinks else ()
     use = wish(question.text, tools)
@@ -77,7 +77,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def wish(text: str, tools: Sequence[Tool]) -> ToolUse | None:
-    """The tool call that a text asks for in so many words; None when it asks for none, or no tool fits."""
+    """The tool call that a text explicitly asks for; None if it asks for none or no tool is suitable."""
     if not tools:
         return None
     text = _ASIDE.sub("", text)
@@ -115,7 +115,7 @@ def _kind(schema: Any) -> str:
 
 
 def _placeholder(schema: Any, value: str) -> Any:
-    """A plausible value for a required argument that the text says nothing about."""
+    """A plausible value for a required argument that the text does not mention."""
     if isinstance(schema, dict):
         if "default" in schema:
             return schema["default"]

@@ -1,8 +1,8 @@
-"""The interface between the simulator's HTTP servers and its service: a request, its answer (start, write, finish, cut,
-congested), and the inlet for its body.
+"""The interface between the simulator's HTTP servers and its service: a request, its response (start, write, finish,
+cut, congested), and the inlet for its body.
 
-Everything is called on the event loop and nothing blocks; a sender that has much to say looks at `congested`. Nothing
-here knows Cursor's protocol.
+All calls run on the event loop and do not block; a sender of much data checks `congested`. Independent of Cursor's
+protocol.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ class Request:
     path: str
     query: str
     headers: Mapping[str, str]
-    """Lower-case names; of a repeated header the last one."""
+    """Lower-case names; the last value of a repeated header."""
     http: Literal["1.1", "2"]
     scheme: str = "http"
     on_team_host: bool = False
@@ -27,7 +27,7 @@ class Request:
 
     @property
     def base(self) -> str:
-        """Scheme and host, as the client wrote them."""
+        """Scheme and host, as the client sent them."""
         return f"{self.scheme}://{self.header(':authority') or self.header('host')}"
 
     def header(self, name: str) -> str:
@@ -44,41 +44,41 @@ class Request:
 
 
 class SimExchange(Protocol):
-    """The answering half of one request. Calls after the end (ours or the client's) do nothing."""
+    """The response half of one request. After the end of either side, calls do nothing."""
 
     @property
     def congested(self) -> bool:
-        """The client reads more slowly than we write: wait for `drained` before writing more."""
+        """The client reads more slowly than the server writes: wait for `drained` before writing more."""
         ...
 
     async def drained(self) -> None:
-        """Returns when there is room again, or when the exchange is over."""
+        """Wait until there is room again, or the exchange is over."""
         ...
 
     def start(self, status: int, headers: Headers) -> None: ...
 
     def write(self, data: bytes) -> None:
-        """One piece of the body, on its way at once."""
+        """Send one piece of the body at once."""
         ...
 
     def finish(self) -> None: ...
 
     def cut(self) -> None:
-        """Break off without an end, as a failing network would."""
+        """Cut the response without an end, like a network failure."""
         ...
 
 
 class Inlet(Protocol):
-    """Takes the body of one request."""
+    """Receives the body of one request."""
 
     def on_data(self, data: bytes) -> None: ...
 
     def on_end(self) -> None:
-        """The client has said everything it will say."""
+        """The client's body is complete."""
         ...
 
     def on_gone(self) -> None:
-        """The stream was reset or the connection was lost before the answer was complete."""
+        """The stream was reset, or the connection lost, before the response was complete."""
         ...
 
 
@@ -93,7 +93,7 @@ def answer(exchange: SimExchange, status: int, content_type: str, body: bytes) -
 
 
 class Deaf:
-    """An inlet for a request whose body does not matter any more."""
+    """An inlet that ignores the rest of a request's body."""
 
     def on_data(self, data: bytes) -> None:
         pass

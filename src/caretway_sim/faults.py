@@ -1,7 +1,7 @@
-"""The simulator's failures as Connect errors with Cursor's details: one for each word of `sim: fail`, with the
+"""The simulator's failures as Connect errors with Cursor's details: one for each name of `sim: fail`, with the
 retryable flag and `retryAfterMs`.
 
-`is_retryable` is always set: the official client retries an error that leaves it open.
+`is_retryable` is always set: the official client retries an error without it.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ RETRY_AFTER_MS: Final = 1000
 
 
 def _bare(code: str, message: str = "Error") -> ConnectError:
-    """Without details: all that the real service often says."""
+    """An error without details, as the real service often sends."""
     return ConnectError(code, message)
 
 
@@ -66,7 +66,7 @@ SCRIPTED: Final = {
         "unavailable", _Error.ERROR_UNSPECIFIED, "Service unavailable", "Simulated: try again in a moment."
     ),
     "internal": _fault("internal", _Error.ERROR_INTERNAL, "Internal error", "Simulated: something broke."),
-    # What follows was recorded by others; see the table of errors in wire/README.md.
+    # The errors below were recorded by others; see the table of errors in wire/README.md.
     "bare": _bare("resource_exhausted"),
     "quota": _bare("resource_exhausted", "You've hit your usage limit"),
     "outdated": _fault(
@@ -107,7 +107,7 @@ SCRIPTED: Final = {
     "picture": _bare("internal", "Unable to parse image"),
     "eof": _bare("unavailable"),
 }
-"""`eof` is not an error on the wire: the stream ends without a frame when it is named in the newest user message."""
+"""`eof` is not an error on the wire: named in the newest user message, it ends the stream without a frame."""
 VERSION_REFUSALS: Final = {
     "bare": SCRIPTED["bare"],
     "outdated": SCRIPTED["outdated"],

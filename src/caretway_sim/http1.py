@@ -1,8 +1,7 @@
-"""The simulator's HTTP/1.1 server (h11): keep-alive, 100-continue, HEAD, pipelining up to 1 MiB, chunked answers, an
-answer cut in the middle.
+"""The simulator's HTTP/1.1 server (h11): keep-alive, 100-continue, HEAD, pipelining up to 1 MiB, chunked responses,
+responses cut in the middle.
 
-One request is open at a time. Reading is never paused, or a client that hangs up during a long answer would not be
-noticed.
+One request is open at a time. Reading never pauses, because a hang-up during a long response would go unnoticed.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ class SimHttp1Connection:
         self._exchange: SimHttp1Exchange | None = None
         self._inlet: Inlet = Deaf()
         self._pumping = False
-        self._bare = False  # the answer to a HEAD has no body
+        self._bare = False  # the response to a HEAD has no body
         self.paused = False
 
     # ------------------------------------------------------------------ from the socket
@@ -56,7 +55,7 @@ class SimHttp1Connection:
 
     def _pump(self) -> None:
         if self._pumping:
-            return  # an answer was finished from inside the loop below; that loop goes on
+            return  # the loop below, in which a response ended, continues
         self._pumping = True
         try:
             while not self.transport.is_closing():
@@ -113,7 +112,7 @@ class SimHttp1Connection:
             self._h11.start_next_cycle()
             self._pump()
         else:
-            self.transport.close()  # the client asked for it, or we answered before it had finished
+            self.transport.close()  # the client asked to close, or the response came before its request was complete
 
     def _send(self, event: h11.Event) -> None:
         data = self._h11.send(event)
@@ -137,7 +136,7 @@ class SimHttp1Exchange:
             await asyncio.shield(self._room)
 
     def release(self) -> None:
-        """There is room again, or nobody left to make any."""
+        """Wake the sender: there is room again, or the connection is closing."""
         room, self._room = self._room, None
         self._over = self._over or self._connection.transport.is_closing()
         if room is not None and not room.done():
@@ -159,7 +158,7 @@ class SimHttp1Exchange:
     def cut(self) -> None:
         if not self._closed():
             self._over = True
-            self._connection.transport.close()  # flushes what was said, then ends in mid-body
+            self._connection.transport.close()  # flushes the written bytes, then ends in mid-body
 
     def _closed(self) -> bool:
         self._over = self._over or self._connection.transport.is_closing()

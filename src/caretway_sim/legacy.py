@@ -1,7 +1,7 @@
-"""The simulator's legacy chat call (StreamChat): plain text in, a stream of text out, with the script's drops, hangs
-and failures; no heartbeats.
+"""The simulator's legacy chat call (StreamChat): plain text in, a stream of text out, with scripted drops, hangs and
+failures; no heartbeats.
 
-The text model decides what is said; here it is put on the wire. Nothing is remembered between two calls.
+The text model decides the reply; this module sends it. No state is kept between calls.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from .shared import Shared
 log = logging.getLogger(__name__)
 
 DROP_PAUSE_S: Final = 0.05
-"""Before a scripted cut: a reset may overtake what the client has not read yet."""
+"""Pause before a scripted cut: a reset can overtake bytes that the client has not read yet."""
 _PIECES_PER_TURN: Final = 64
 _ROLES: Final[dict[int, Role]] = {
     ai.StreamChatRequest.ROLE_USER: "user",
@@ -36,7 +36,7 @@ _ROLES: Final[dict[int, Role]] = {
 
 
 class BadChat(ValueError):
-    """A request that is no chat."""
+    """The request is not a chat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class LegacyRun:
         self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated chat {asked.conversation}")
 
     def stop(self) -> None:
-        """Stop, because there are no listeners any more."""
+        """Stop without an error: the client is gone."""
         self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
 
     async def _live(self) -> None:
@@ -121,7 +121,7 @@ class LegacyRun:
                 case Exec(kind) | Query(kind):
                     await self._say([f"[sim: {kind} is not part of this wire]\n"])
                 case _:
-                    pass  # thinking that nobody asked for has no place on this wire
+                    pass  # thinking has no place on this wire
 
     async def _say(self, pieces: Iterable[str], delay: float = 0.0) -> None:
         exchange = self._exchange
@@ -133,9 +133,10 @@ class LegacyRun:
             if exchange.congested:
                 await exchange.drained()
             elif number % _PIECES_PER_TURN == 0:
-                await asyncio.sleep(0)  # other streams want their turn
+                await asyncio.sleep(0)  # lets other streams run
 
     def _key(self) -> str:
-        """The same for every attempt at one answer: trigger and ids of the attempts differ, the user's words do not."""
+        """A key that all attempts at one reply share: triggers and ids differ between attempts, the user's words do
+        not."""
         said = "\0".join(text for role, text in self._asked.blocks if role == "user")
         return f"{self._asked.conversation}/{hashlib.sha256(said.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -1,7 +1,7 @@
-"""What the simulated model reads, as values: messages, parts, tools, and which tool a name means (plain or
-`mcp_PROVIDER_NAME`). Imports only the standard library.
+"""The simulated model's input as values: messages, parts, tools, and the lookup of a tool by name (plain or
+`mcp_PROVIDER_NAME`).
 
-A stand-in that is started as a program must start fast.
+Imports only the standard library, so that a stand-in program starts fast.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ class Thought:
 class Picture:
     mime_type: str
     data: str = ""
-    """base64; empty when the picture itself was not sent along."""
+    """base64; empty if the image itself was not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class InputResult:
     text: str
     is_error: bool = False
     in_prose: bool = False
-    """Told in prose or in a turn's steps: the model has read it, the state does not hold it as a result."""
+    """Found in prose or in a turn's steps: the model has read it, but the state does not hold it as a result."""
 
 
 Part = InputText | Thought | Picture | InputCall | InputResult
@@ -71,12 +71,12 @@ class Tool:
 
     @property
     def shown(self) -> str:
-        """The name its owner gave it; `name` usually carries the provider in front."""
+        """The name that its owner gave it; `name` usually has the provider in front."""
         return self.tool_name or self.name
 
     @property
     def prefixed(self) -> str:
-        """The name under which models were seen to call it now and then."""
+        """The name under which models were recorded to call it occasionally."""
         return f"mcp_{self.provider}_{self.shown}"
 
 
@@ -86,19 +86,20 @@ def find(tools: Sequence[Tool], name: str) -> Tool | None:
 
 # ---- tokens
 
-# Simulated token estimates (four bytes each) and the prefix cache: which pieces of a prompt are cached, and the
+# Simulated token estimates (four bytes each) and the prefix cache: which pieces of a prompt are cached, including a
 # hidden preamble of 12,000 tokens.
 
 CONTEXT_TOKENS: Final = 200_000
 IMAGE_TOKENS: Final = 800
 PREAMBLE_TOKENS: Final = 12_000
-"""Instructions and built-in tools that Cursor puts before every prompt and no client ever sees: 10,000 to 15,000."""
+"""Instructions and built-in tools that Cursor puts before every prompt, hidden from clients: 10,000 to 15,000
+tokens."""
 MAX_PREFIXES: Final = 50_000
 _BYTES_PER_TOKEN: Final = 4
 
 
 def estimate(text: str) -> int:
-    """About four bytes a token; something said is never free."""
+    """About four bytes a token; non-empty text costs at least one token."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
@@ -115,7 +116,8 @@ class Charge:
 
 
 def preamble(model: str) -> Piece:
-    """The same in every conversation with a model, so it opens the prompt: the second run finds it cached."""
+    """Cursor's preamble, equal in all conversations with a model and first in the prompt: the second run finds it
+    cached."""
     return Piece(f"preamble\x00{model}", PREAMBLE_TOKENS)
 
 
@@ -125,7 +127,7 @@ class PrefixCache:
         self._max = max_prefixes
 
     def charge(self, prompt: Sequence[Piece]) -> Charge:
-        """What this prompt costs now; afterwards all its prefixes are cached."""
+        """Cached and uncached tokens of this prompt; afterwards all its prefixes are cached."""
         cached = uncached = 0
         rolling = hashlib.sha256()
         warm = True

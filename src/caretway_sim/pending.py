@@ -1,7 +1,7 @@
-"""What a simulated run waits for from its client: blobs, execs and queries by number; an answer that nobody waits for
-is dropped, a long exec output is bounded.
+"""What a simulated run awaits from its client: blobs, execs and queries by number. A reply without a waiter is dropped;
+a long exec output is bounded.
 
-Asking returns a future; `deliver` takes the client's messages. No sockets, no clock.
+Requests return a future; `deliver_*` take the client's messages. No sockets, no clock.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from .shared import Stats
 
 MAX_EXEC_MESSAGES: Final = 100_000
 MAX_EXEC_BYTES: Final = 64 * 1024 * 1024
-"""Of one exec's output; of a shell stream that says more only the end is taken note of."""
+"""Limit of one exec's output; of a longer shell stream only the end message is kept."""
 
 Write = Callable[[bytes], None]
 _T = TypeVar("_T")
@@ -84,7 +84,7 @@ class Pending:
             case "throw":
                 self._close_exec(message.throw.id, message.throw.error or "the client threw without a word")
             case _:
-                pass  # heartbeats of an exec that takes long
+                pass  # heartbeats of a long exec
 
     def deliver_response(self, message: pb.InteractionResponse) -> None:
         waiting = self._queries.pop(message.id, None)

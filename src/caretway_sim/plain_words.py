@@ -1,7 +1,9 @@
-"""Plain instructions that the simulated model follows as a real one would: `caretway prove` asks both in these words.
+"""Plain instructions that the simulated model follows as a real model does: `caretway prove` sends the same words to
+both.
 
-A sentence stands alone in a line: reply with a marker, call a tool with arguments, call several at once, reply with
-what they returned, with a code word, with the colour of a picture. Pure. Out come the steps that a script would give.
+Each instruction is a sentence on its own line: reply with a marker, call a tool with arguments, call several at once,
+reply with their results, with a code word, or with the colour of an image. Pure. Returns the steps that a script would
+give.
 """
 
 import base64
@@ -17,7 +19,7 @@ from .script import Instructions, Result, Say, ScriptCall, Step, Think, ToolUse
 
 # ---- colours
 
-# What the simulated model sees of a picture: the colour of the first pixel of a plain PNG. Pure, and bounded.
+# What the simulated model sees of an image: the colour of the first pixel of a plain PNG. Pure and bounded.
 
 MAX_CHARS: Final = 1024 * 1024
 _HEAD: Final = b"\x89PNG\r\n\x1a\n"
@@ -26,7 +28,7 @@ _NAMES: Final = ("red", "green", "blue")
 
 
 def colour(data: str) -> str:
-    """`data` is base64. Empty when it is no picture of which this can be told."""
+    """The colour of a base64 image; empty if the image is not a plain PNG."""
     if len(data) > MAX_CHARS:
         return ""
     try:
@@ -65,11 +67,11 @@ _OWN_INSTRUCTIONS: Final = re.compile(r"Reply with the code word of your instruc
 _COLOUR: Final = re.compile(r"Which colour fills this picture\?.*")
 _ORDERS: Final = (_REPLY, _CALL, _AT_ONCE, _RETURNED, _FIRST_MESSAGE, _OWN_INSTRUCTIONS, _COLOUR)
 _MAY_BE: Final = re.compile(r"^[ \t]*(?:(?:Then r|R)eply with |Call th|Which colour )", re.MULTILINE)
-"""A quick look: prompts are long, and hardly one has any of this."""
+"""A quick test: prompts are long, and few contain an instruction."""
 
 _CODE_WORD: Final = re.compile(r"The code word is (\w+)\.")
 _INSTRUCTIONS: Final = re.compile(r"<instructions>(.*?)</instructions>", re.DOTALL)
-"""Where a wire has no place for them, they stand before the user's words."""
+"""On a wire without a field for instructions they come before the user's words."""
 _UNKNOWN: Final = "I do not know it."
 
 
@@ -80,7 +82,7 @@ def has_orders(text: str) -> bool:
 
 
 def steps(history: Sequence[InputMessage], at: int, *, thinks: bool) -> tuple[Step, ...]:
-    """What message `at` of the conversation asks for."""
+    """The steps that message `at` of the conversation asks for."""
     thought = (Think("The user wants something plain, so there is little to weigh."),) if thinks else ()
     return (*thought, *_read(history, at))
 
@@ -123,7 +125,7 @@ def _uses(found: re.Match[str]) -> list[ToolUse]:
         args: Any = json.loads(found[2])
     except ValueError:
         return []
-    return [ToolUse(found[1], args)]  # the pattern has braces around it, so it is an object
+    return [ToolUse(found[1], args)]  # the pattern includes the braces, so this is an object
 
 
 def _code_word(before: Sequence[InputMessage]) -> str:

@@ -1,5 +1,5 @@
-"""Simulated interaction queries (web search, questions, plans ...): built by kind, newer kinds by field number, and how
-an answer reads as text. Tables; pure."""
+"""Simulated interaction queries (web search, questions, plans ...): built by kind, newer kinds by field number; and
+replies as text. Tables; pure."""
 
 from typing import Any, Final
 
@@ -27,7 +27,8 @@ _NEWER: Final = {
     "kind_13": (13, {2: "failure"}),
     "connect_scm": (14, {2: "rejected"}),
 }
-"""Read without our schema, so that a mistake in it shows: their field, and what the fields of a typed answer mean."""
+"""Read without our schema, so that a mistake in the schema shows: each kind's field, and the meaning of the reply's
+fields."""
 _ANSWERS: Final = dict(_NEWER.values())
 _ID: Final = 1
 
@@ -75,7 +76,7 @@ def agreed(text: str) -> bool:
 
 
 def _newer_text(response: bytes) -> str:
-    """The answer to one of the newer kinds."""
+    """The reply to a newer kind as text."""
     for field, meanings in _ANSWERS.items():
         answer = raw_fields.embedded(response, field)
         for number, meaning in meanings.items() if answer is not None else ():

@@ -1,7 +1,6 @@
-"""Reads and writes protobuf fields by number, for messages of newer servers that our schema does not have. Pure.
+"""Reads and writes protobuf fields by number, for messages of newer servers that our schema lacks. Pure.
 
-Reading returns (number, value) pairs; writing takes them. Invalid bytes raise BrokenFields. Groups and fixed-width
-numbers are not supported.
+`read` yields (number, value) pairs. Invalid bytes raise BrokenFields. Groups are not supported.
 """
 
 from collections.abc import Iterator
@@ -13,16 +12,16 @@ _FIXED: Final = {1: 8, 5: 4}
 
 
 class BrokenFields(ValueError):
-    """Bytes that are no protobuf message."""
+    """The bytes are no protobuf message."""
 
 
 def number(field: int, value: int) -> bytes:
-    """A number or a truth value; zero is left out, as proto3 does."""
+    """A number or a bool; zero is omitted, as in proto3."""
     return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
 
 
 def message(field: int, *parts: bytes) -> bytes:
-    """An embedded message: present also when it is empty."""
+    """An embedded message, present even if it is empty."""
     body = b"".join(parts)
     return _varint(field << 3 | _BYTES) + _varint(len(body)) + body
 
@@ -46,7 +45,7 @@ def read(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def embedded(data: bytes, field: int) -> bytes | None:
-    """The last message, bytes or text in this field; None when there is none."""
+    """The last message, bytes or text in this field; None if it is absent."""
     found = None
     for where, value in read(data):
         if where == field and isinstance(value, bytes):

@@ -86,7 +86,7 @@ def end(error: ConnectError | None = None) -> bytes:
 
 
 def words(text: str) -> Sequence[str]:
-    """Text in the pieces in which a model gives it out: a word with the white space that follows it."""
+    """The text in the pieces that a model streams: a word with the white space after it."""
     pieces: list[str] = []
     start, size = 0, len(text)
     while start < size:
@@ -103,7 +103,7 @@ def words(text: str) -> Sequence[str]:
 
 
 class StreamTemplate:
-    """Text deltas of one size. Everything but the text is the same in each, so only the text is put in."""
+    """Text deltas of one size. They differ in their text only, so only the text is inserted."""
 
     def __init__(self, step: ScriptStream) -> None:
         sample = text("x" * step.size)

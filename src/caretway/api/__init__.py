@@ -1,1 +1,1 @@
-"""The HTTP side: connections, and the application behind them. It knows dialects and sessions, and no backend."""
+"""The HTTP side: connections and the application behind them. Imports dialects and sessions, but no backend."""

@@ -1,6 +1,6 @@
-"""PDFs in a request, replaced by their text before it is decoded: where they may stand in the three APIs, one at a
-time in a process of its own (`pdf_text.py`), with a time limit. Without the package pypdf: an error with what to
-type.
+"""Replaces the PDFs of a request by their text before decoding: in the three APIs' places for files, one PDF at a time,
+in a separate process (`pdf_text.py`) with a time limit. Without the package pypdf a PDF is an error with the command
+that installs it.
 
 A PDF without text (a scan) is an error too: a model would answer about nothing.
 """
@@ -24,17 +24,17 @@ from ..dialects.attachments import decode_base64
 from ..installation import install_command
 
 MARK: Final = b"JVBERi0"
-"""How every PDF begins in base64. A body without it has none."""
+"""The start of every PDF in base64: a body without it has no PDF."""
 MAX_PDFS: Final = 20
 TIMEOUT_S: Final = 60.0
 _PDFS: Final = ThreadPoolExecutor(1, "pdf")
-"""One at a time for all callers."""
+"""One PDF at a time for all callers."""
 
 Read = Callable[[bytes], dict[str, Any]]
 
 
 async def inline_pdfs(body: object, read: Read | None = None) -> int:
-    """Puts the text in the place of each PDF. By how much the body became shorter."""
+    """Replace each PDF by its text. Returns by how many bytes the body became shorter."""
     places = pdf_places(body)
     if len(places) > MAX_PDFS:
         raise _unreadable(f"At most {MAX_PDFS} PDFs can be read in one request, not {len(places)}.", "Send fewer.")
@@ -48,7 +48,7 @@ async def inline_pdfs(body: object, read: Read | None = None) -> int:
 
 
 def read_aside(data: bytes) -> dict[str, Any]:
-    """In a process of its own; for a thread."""
+    """Read a PDF in a separate process. Blocks: call it from a thread."""
     if find_spec("pypdf") is None:
         raise _unreadable("PDFs are read with the package pypdf, which is not installed.", install_command("pdf"))
     command = [sys.executable, "-P", str(Path(__file__).with_name("pdf_text.py"))]
@@ -59,7 +59,7 @@ def read_aside(data: bytes) -> dict[str, Any]:
             capture_output=True,
             timeout=TIMEOUT_S,
             check=False,
-            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # where its packages are, and no secrets
+            env={"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # the path of its packages, and no secrets
         )
     except subprocess.TimeoutExpired:
         return {"failure": f"it took longer than {TIMEOUT_S:g} s"}
@@ -104,7 +104,7 @@ class PdfPlace(Struct, frozen=True):
 
 
 def pdf_places(body: object) -> list[PdfPlace]:
-    """Anthropic's `document` blocks, and OpenAI's `file_data`."""
+    """Anthropic's `document` blocks and OpenAI's `file_data`."""
     found: list[PdfPlace] = []
     waiting = [body]
     while waiting:  # no recursion: a body may be nested deeply

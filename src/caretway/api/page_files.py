@@ -1,6 +1,5 @@
-"""The files of the page as they are served: their types, their headers (a strict Content-Security-Policy, no framing,
-no sniffing), etags; whether a client wants the page at all. Read once, held in memory.
-"""
+"""Serves the files of the dashboard, read once and held in memory: types, headers (a strict Content-Security-Policy, no
+framing, no sniffing), etags; and whether a client wants the dashboard."""
 
 import hashlib
 from collections.abc import Mapping
@@ -48,7 +47,7 @@ class _File(Struct, frozen=True):
 
 class PageFiles:
     def __init__(self, folder: Path) -> None:
-        """Every file of a known type in the folder; not those below it."""
+        """Read every file of a known type in the folder, without sub-folders."""
         self._files = {
             path.name: _read(path)
             for path in sorted(folder.iterdir() if folder.is_dir() else ())
@@ -60,7 +59,7 @@ class PageFiles:
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """Total bytes."""
         return sum(len(file.content) for file in self._files.values())
 
     def send(self, name: str, call: "HttpCall") -> None:
@@ -75,7 +74,7 @@ class PageFiles:
 
 
 def wants_page(headers: Mapping[str, str]) -> bool:
-    """Browsers name text/html; programs that take anything get JSON."""
+    """True for browsers, which name text/html; programs that accept any type get JSON."""
     return "text/html" in headers.get("accept", "")
 
 

@@ -1,6 +1,5 @@
-"""A request as another gateway gets it: its path and query, its headers, who asks; and the check, there, that its body
-is the one that was sent. Which gateway made a response, by the response's id.
-"""
+"""A request that passes to another gateway: path and query, headers, caller; the check there that the body is
+unchanged; and the gateway that made a response, by the response's id."""
 
 import hashlib
 import re
@@ -22,13 +21,13 @@ def passed_request(http: HttpRequest, body: bytes, request_id: str) -> PassedReq
 
 
 def made_by(response_id: str) -> Held | None:
-    """The gateway that made this response: the only one that has it while Redis is away."""
+    """The gateway that made this response: while Redis is away, the only one that has it."""
     found = _RESPONSE_ID.fullmatch(response_id)
     return Held(found[1], response_id) if found is not None else None
 
 
 async def check_passed_body(http: HttpRequest) -> None:
-    """Raises GatewayError."""
+    """Raise GatewayError if the body is not the signed body."""
     assert http.visit is not None
     digest = await aside(_digest, http.body) if is_large(http.body) else _digest(http.body)
     if digest != http.visit.digest:

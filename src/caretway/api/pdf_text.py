@@ -1,8 +1,8 @@
-"""The text of a PDF, in a process of its own that reads the file from stdin and writes JSON: how many pages and
-characters are read, how much memory and CPU a hostile file may take.
+"""Extracts the text of a PDF in a separate process: reads the file from stdin, writes JSON; limits pages, characters,
+memory and CPU.
 
-A PDF can be a bomb: streams that unpack without end, pages that refer to themselves. So the gateway never reads one
-itself. The caller sets a time limit (`documents.py`). Imports nothing else of the package, to start quickly.
+A hostile PDF can hold streams that unpack without end or pages that refer to themselves, so the gateway never parses a
+PDF itself. The caller sets a time limit (`documents.py`). Imports no other module of the package, to start quickly.
 """
 
 import io
@@ -18,7 +18,7 @@ MAX_CPU_S: Final = 30
 
 
 def text_of(data: bytes) -> dict[str, Any]:
-    """`pages`, `text`, and `cut` when there was more; or `failure`."""
+    """Returns `pages`, `text`, and `cut` if there was more; or `failure`."""
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
@@ -49,7 +49,7 @@ def text_of(data: bytes) -> dict[str, Any]:
 
 
 def limit() -> None:
-    """Less memory and CPU for this process."""
+    """Limit this process's memory and CPU time."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))

@@ -1,6 +1,6 @@
-"""Several gateways that act as one: they know each other, pass requests on to the one that holds a turn, and share what
-must be shared, in Redis or Valkey.
+"""Several gateways that act as one: they find each other, pass requests to the gateway that holds a turn, and share
+state in Redis or Valkey.
 
-`link` is the connection to Redis, `directory` knows who lives, `hop` passes a request on. Without the setting `cluster`
-nothing of this room is imported.
+`link` is the connection to Redis, `directory` lists the live gateways, `hop` passes a request on. Without the setting
+`cluster` this package is not imported.
 """

@@ -1,4 +1,4 @@
-"""Child processes: started without a fork, ended with their whole group, read within bounds. Open to every room.
+"""Child processes: started without a fork, ended with their whole group, read within bounds. Any package may use it.
 
-Knows neither which programs run nor what their output means.
+Independent of which programs run and what their output means.
 """

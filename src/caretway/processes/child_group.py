@@ -1,5 +1,5 @@
-"""All children of one owner, ended with it. Runs a program to its end: timeout, kept output, and its exit code as a
-shell tells it (128 + n when signal n ended it). Pipes and kills are `child.py`."""
+"""All children of one owner, ended with it. Runs a program to its end: timeout, kept output, exit code as in a shell
+(128 + n for signal n). Pipes and kills are in `child.py`."""
 
 import asyncio
 import signal
@@ -11,15 +11,15 @@ from typing import Final
 from .child import Child, ChildSink, Command, Exit, HeadTail, Pipe, decoded, start_child
 
 PATIENCE_S: Final = 2.0
-"""How long `run_to_end` gives a command between SIGTERM and SIGKILL."""
+"""Seconds that `run_to_end` gives a command between SIGTERM and SIGKILL."""
 
 
 class ChildGroupClosed(Exception):
-    """The group is closed and starts nothing more."""
+    """The group is closed and starts no more children."""
 
 
 class ChildGroup:
-    """Every child of one owner: none of them outlives it."""
+    """All children of one owner; none outlives it."""
 
     def __init__(self) -> None:
         self._children: set[Child] = set()
@@ -48,7 +48,7 @@ class Output:
 
 
 class _Collector:
-    """A sink that keeps what fits."""
+    """A sink that keeps the output up to a limit."""
 
     def __init__(self, kept: HeadTail) -> None:
         self.data = kept.add
@@ -57,8 +57,8 @@ class _Collector:
 
 
 async def run_once(children: ChildGroup, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
-    """Run a program to its end with no input, keeping `limit` bytes of its output. Raises TimeoutError. In every case
-    the program is dead afterwards."""
+    """Run a program to its end without input, keeping `limit` bytes of its output. Raises TimeoutError. The program is
+    always dead afterwards."""
     stdout = HeadTail(limit, head=limit)
     child = await children.start(command, _Collector(stdout))
     child.close_stdin()
@@ -82,7 +82,7 @@ class Finished:
 
 
 async def run_to_end(command: Command, *, timeout_s: float, output_bytes: int) -> Finished:
-    """Run a command that may take long and print much: the beginning and end of its output are kept, also after a
+    """Run a command that may take long and print much. The beginning and end of its output are kept, even after a
     timeout. Raises CannotStart."""
     stdout, stderr = HeadTail(output_bytes), HeadTail(output_bytes)
     began = asyncio.get_running_loop().time()
@@ -92,7 +92,7 @@ async def run_to_end(command: Command, *, timeout_s: float, output_bytes: int) -
         async with asyncio.timeout(timeout_s):
             await child.wait()
     except TimeoutError:
-        timed_out = child.alive  # and not one whose output alone is still awaited
+        timed_out = child.alive  # not one that has ended and only its output is awaited
     finally:
         await child.aclose()
     assert child.exited_at is not None

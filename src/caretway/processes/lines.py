@@ -1,8 +1,5 @@
-"""Splits a pipe's bytes into lines: one over the limit is reported at once and skipped, empty ones are left out, the
-unfinished last line is kept; a character split between two reads stays whole.
-
-Knows nothing about what is in a line. A line beyond the limit is not buffered.
-"""
+"""Splits a pipe's bytes into lines. A line over the limit is reported at once and skipped without buffering, empty
+lines are left out, the unfinished last line is kept; a character split between two reads stays whole."""
 
 from typing import Final
 
@@ -12,7 +9,7 @@ HEAD_BYTES: Final = 256
 
 
 class TooLong(Struct, frozen=True):
-    """A line that exceeds the limit, reported before its end is known."""
+    """A line over the limit, reported before its end has arrived."""
 
     head: bytes
     limit: int
@@ -25,7 +22,7 @@ Line = bytes | TooLong
 
 
 class LineReader:
-    """`feed` and `finish`; remembers the unfinished line, never more than `limit` bytes of it."""
+    """Splits input with `feed` and `finish`; buffers at most `limit` bytes of the unfinished line."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -33,7 +30,7 @@ class LineReader:
         self._skipping = False
 
     def feed(self, data: bytes) -> list[Line]:
-        """Complete lines without their ends; empty ones are left out."""
+        """Complete lines without line ends; empty lines are left out."""
         lines: list[Line] = []
         start = 0
         while (end := data.find(b"\n", start)) >= 0:
@@ -44,7 +41,7 @@ class LineReader:
         return lines
 
     def finish(self) -> list[Line]:
-        """The rest after the last line break, as left by a program that died in the middle of a line."""
+        """The text after the last line break, as left by a program that died in the middle of a line."""
         lines: list[Line] = []
         self._cut(lines)
         return lines

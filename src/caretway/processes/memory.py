@@ -1,4 +1,4 @@
-"""How much memory a process holds: resident bytes, where /proc has them (Linux); None elsewhere, or when it ended."""
+"""Resident memory of a process in bytes, from /proc (Linux); None on other systems, or after the process has ended."""
 
 import os
 from pathlib import Path

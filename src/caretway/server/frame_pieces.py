@@ -1,40 +1,40 @@
-"""Cuts a large WebSocket frame of a client into fragments (RFC 6455, 5.4): unmasking it in one step would hold up the
+"""Cuts a large WebSocket frame of a client into fragments (RFC 6455, 5.4): unmasking it in one step would block the
 event loop.
 
-The library reads a frame when all of it is there. So it is given several small ones instead of a large one, as if the
-client had sent them. What is wrong with a frame, the library says: of a large ping it gets the first piece, and a ping
-in pieces is as wrong as a large one.
+The library parses a frame when it is complete, so it gets several small frames instead of one large frame, as if the
+client had sent them. The library still reports the errors of a frame: of a large ping it gets the first fragment, and a
+fragmented ping is as invalid as a large one.
 """
 
 from typing import Final
 
 PIECE: Final = 64 * 2**10
-"""Bytes, a multiple of the four of a mask: the mask of a frame fits each of its pieces."""
+"""Bytes, a multiple of the mask's four: a frame's mask fits each of its pieces."""
 _FIN: Final = 0x80
 _CONTINUED: Final = 0x00
 _MASKED: Final = 0x80
 _MEDIUM, _LONG = 126, 127
 _MORE: Final = {_MEDIUM: 2, _LONG: 8}
-"""Bytes of a longer size, by the number that stands for it."""
+"""Bytes of an extended size, by the number that announces it."""
 
 
 class FramePieces:
-    """What comes in goes out, in any portions, with headers of fragments in between. Larger than `limit`: not cut, so
+    """Passes bytes through in any portions and inserts headers of fragments. A frame larger than `limit` is not cut, so
     that it is refused at once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._head = b""
-        """The beginning of a header."""
+        """The bytes so far of an incomplete header."""
         self._left = 0
         """Bytes of the frame that are still to come."""
         self._room = 0
-        """Of those, how many belong to this piece."""
+        """How many of them belong to the current piece."""
         self._mask = b""
         self._fin = 0
 
     def feed(self, data: bytes) -> bytes:
-        if len(data) <= self._room:  # the middle of a frame, mostly
+        if len(data) <= self._room:  # usually the middle of a frame
             self._room -= len(data)
             self._left -= len(data)
             return data
@@ -54,8 +54,8 @@ class FramePieces:
         return b"".join(out)
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """As much of it as there is; where it ends."""
-        for _ in range(2):  # how long it is, is known when its beginning is here
+        """Read as much of the header as has arrived. Returns the position after it."""
+        for _ in range(2):  # the header's length is known after its first two bytes
             some = data[at : at + self._wanted() - len(self._head)]
             self._head += some
             at += len(some)
@@ -67,7 +67,7 @@ class FramePieces:
         return 2 + _MORE.get(self._head[1] & ~_MASKED, 0) + (4 if self._head[1] & _MASKED else 0)
 
     def _begin(self) -> bytes:
-        """The header, when it is whole: as it came, or that of the first piece."""
+        """A complete header: unchanged, or the header of the first piece. Empty if it is incomplete."""
         head = self._head
         if len(head) < 2 or len(head) < self._wanted():
             return b""

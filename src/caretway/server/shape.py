@@ -1,9 +1,8 @@
-"""Limits of a request's JSON before and while it is decoded: depth, number of values, number of messages, long numbers;
-which body is large, so that it is decoded in pieces beside the event loop; invalid JSON.
+"""Limits of a request's JSON before and during decoding: depth, number of values and messages, long numbers.
 
-A decoder holds the interpreter until it is done, in a thread too. So what is large is counted first (exactly: brackets
-inside strings are no structure), refused when it holds too many values, and then decoded piece by piece. Everything
-behind a decoder may then walk a body recursively: it is never deeper than Python's stack.
+A decoder holds the interpreter lock until it is done, even in a thread. So the values of a large body are counted first
+(exactly: brackets inside strings are no structure), too many are refused, and the body is decoded piece by piece in a
+thread. Code behind the decoder may walk a body recursively: it is never deeper than Python's stack allows.
 """
 
 from typing import Any, Final
@@ -15,21 +14,21 @@ from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..core.json_bounds import MAX_DIGITS, has_long_numbers, most_values, structures
 
 _LISTS: Final = ("messages", "input")
-"""The conversation, by the names of the three APIs."""
+"""The conversation's field in the three APIs."""
 _NESTED: Final = (dict, list)
 _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 SMALL: Final = 64 * 2**10
-"""Bytes. Whatever such a body holds is read in a few milliseconds."""
+"""Bytes: a smaller body decodes in a few milliseconds, whatever it holds."""
 LARGE: Final = 2**20
 BUSY: Final = 8_000
-"""Values that a body may have and still be processed between two events of another stream."""
+"""Most values of a body that is processed between two events of another stream."""
 _PIECE: Final = 256 * 2**10
 """Bytes that are decoded in one step, unless they are one string."""
 _SPACE: Final = b" \t\r\n"
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG: Final = b"0" * MAX_DIGITS
 _MAX_MARGIN: Final = 1024
-"""White space before a body."""
+"""Most white space before a body."""
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -39,17 +38,17 @@ class ShapeLimits(Struct, frozen=True):
     messages: int = 20_000
     values: int = 100_000
     text: int = 8 * 2**20
-    """Bytes of a body that are not images."""
+    """Bytes of a body without its images."""
 
 
 def is_large(body: bytes) -> bool:
-    """Whether to work on this body aside."""
+    """True if this body should be processed in a thread."""
     size = len(body)
     return size > SMALL and (size > LARGE or most_values(body) > BUSY)
 
 
 def read_json(body: bytes, limits: ShapeLimits) -> object:
-    """The parsed body, or GatewayError."""
+    """The parsed body. Raises GatewayError."""
     if not body or body.isspace():
         raise bad_request("The request has no body.", code="invalid_json", hint="Send a JSON object.")
     try:
@@ -73,7 +72,7 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
                     param=name,
                     code="too_many_messages",
                 )
-    # Counting brackets takes no time and settles most requests: no text is deeper than it has opening brackets.
+    # Counting brackets is cheap and settles most requests: no text is deeper than it has opening brackets.
     if (len(body) > SMALL or body.count(b"{") + body.count(b"[") > limits.depth) and _deeper(parsed, limits.depth):
         raise _too_deep(limits)
     return parsed
@@ -83,7 +82,8 @@ def read_json(body: bytes, limits: ShapeLimits) -> object:
 
 
 def check_count(body: bytes, limit: int) -> None:
-    """The bound that costs nothing first; most bodies need no other."""
+    """Raise GatewayError for more than `limit` values or for long numbers. A cheap upper bound suffices for most
+    bodies."""
     if most_values(body) > limit or has_long_numbers(body):
         count = 1
         for structure in structures(body):
@@ -112,7 +112,7 @@ def _without_margin(body: bytes) -> bytes:
 
 
 def _decoded(text: Any, limits: ShapeLimits, level: int = 0) -> Any:
-    """Decode a JSON value as the decoder would, but in steps: a long list by element, a long object by field."""
+    """Decode a JSON value in steps: a long list by element, a long object by field."""
     if len(text) <= _PIECE:
         return msgspec.json.decode(text)
     if level > limits.depth:
@@ -128,7 +128,7 @@ def _decoded(text: Any, limits: ShapeLimits, level: int = 0) -> Any:
 
 
 def _plain(text: bytes) -> bool:
-    """Whether a string has no escapes and only ASCII, as the data of an image does."""
+    """True if a string is ASCII without escapes, like the data of an image."""
     return text.isascii() and b"\\" not in text
 
 
@@ -148,7 +148,7 @@ def _deeper(parsed: object, limit: int) -> bool:
             inner
             for outer in level
             for values in (outer.values() if isinstance(outer, dict) else outer,)
-            if not _FLAT.issuperset(map(type, values))  # most messages: one call for all their values
+            if not _FLAT.issuperset(map(type, values))  # for most messages one call checks all values
             for inner in values
             if isinstance(inner, _NESTED)
         ]

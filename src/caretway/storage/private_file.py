@@ -1,6 +1,5 @@
-"""Files that are this user's alone: written whole or not at all, and on the disk before the old content is gone; read
-without waiting for a pipe in their place.
-"""
+"""Files for this user alone: a write replaces a file whole or not at all, and the new content is on disk before the old
+is gone; a read does not block on a pipe."""
 
 import errno
 import fcntl
@@ -10,12 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# ---- A lock between processes, on an open file: taken or not, without waiting; what counts as taken by another
-# process. The end of the process, or of the handle, releases it.
+# ---- A lock between processes on an open file, without waiting. The end of the process, or of the handle, releases it.
 
 
 def try_lock(handle: int) -> bool:
-    """False: another process has it. Raises OSError where the file system has no locks."""
+    """False: another process has the lock. Raises OSError if the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as failure:
@@ -26,7 +24,7 @@ def try_lock(handle: int) -> bool:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """To read. Raises OSError, also for what is not a regular file."""
+    """Open a file for reading. Raises OSError, also if it is not a regular file."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -35,7 +33,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def write_file(path: Path, data: str | bytes, *, mode: int = 0o600, keep: bool = False, durable: bool = True) -> None:
-    """Replace a file, or make it with this mode, and its directory if that is missing. Raises OSError.
+    """Replace or create a file with this mode, and create a missing directory. Raises OSError.
 
     `keep`: for files that people edit: a link stays a link, and an existing file keeps its mode. `durable`: wait for
     the disk; False where a loss costs nothing, and in the event loop.
@@ -48,11 +46,11 @@ def write_file(path: Path, data: str | bytes, *, mode: int = 0o600, keep: bool =
     if keep:
         with suppress(FileNotFoundError):
             kept = stat.S_IMODE(target.stat().st_mode)
-    half.unlink(missing_ok=True)  # left behind by a process that had our number and was killed
+    half.unlink(missing_ok=True)  # left by a killed process with the same id
     try:
         with os.fdopen(os.open(half, flags, mode if kept is None else kept), "wb") as file:
             if kept is not None:
-                os.fchmod(file.fileno(), kept)  # the umask is for new files
+                os.fchmod(file.fileno(), kept)  # the umask applies to new files only
             file.write(data.encode() if isinstance(data, str) else data)
             file.flush()
             if durable:
@@ -62,7 +60,7 @@ def write_file(path: Path, data: str | bytes, *, mode: int = 0o600, keep: bool =
         half.unlink(missing_ok=True)
         raise
     if durable:
-        with suppress(OSError):  # not every file system can
+        with suppress(OSError):  # not every file system supports it
             directory = os.open(target.parent, os.O_RDONLY)
             try:
                 os.fsync(directory)

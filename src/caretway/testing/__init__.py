@@ -1,5 +1,5 @@
-"""For tests of agents without a model: scripts, a scripted gateway, a pytest plugin; and programs that stand in for
-Cursor's own. The gateway never imports this room.
+"""For tests of agents without a model: scripts, a scripted gateway, a pytest plugin, and stand-ins for Cursor's own
+programs. The gateway never imports this package.
 
 docs/testing.md shows how to use it.
 """
@@ -15,7 +15,7 @@ __all__ = ["Script", "ScriptedGateway", "ScriptedSimulator"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded on first use: the stand-in for cursor-agent is a program of its own and needs no gateway."""
+    """Load on first use: the stand-in for cursor-agent is a separate program and needs no gateway."""
     if name == "Script":
         from caretway_sim.prepared import Script
 

@@ -1,7 +1,7 @@
-"""A gateway that plays scripts, for tests: where clients find it, what reached the model, how many runs were opened,
-and whether every script was played. Runs in a thread, so that tests of any kind can use it.
+"""A gateway that plays scripts, for tests: its address, the requests that reached the model, the number of runs, and
+whether every script was played. Runs in a thread, so that any kind of test can use it.
 
-It touches neither the home directory nor the network beyond loopback.
+Uses neither the home directory nor the network beyond loopback.
 """
 
 from collections.abc import Sequence
@@ -16,29 +16,29 @@ from ..gateway import Gateway
 from ..processes.tasks import LoopThread
 
 MODEL: Final = "sim-auto"
-"""A model that the simulator has; `sim-think` thinks, too."""
+"""A model of the simulator; `sim-think` is one that thinks."""
 
 
 class Scripted:
-    """What a test asks of a simulator."""
+    """What a test can ask of a simulator."""
 
     simulator: Simulator
 
     def play(self, *scripts: Script) -> None:
-        """One for each turn to come, in this order. Without any, the simulator answers by itself, and obeys `sim:`
-        lines of the prompt."""
+        """Play one script for each coming turn, in this order. Without scripts the simulator replies by itself and
+        follows `sim:` lines of the prompt."""
         for script in scripts:
             self.simulator.prepared.add(script.steps)
 
     @property
     def requests(self) -> list[ModelRequest]:
-        """What reached the model, a row for each run: `model`, `instructions`, `prompt`, `messages`, `tools`,
-        `results`."""
+        """The requests that reached the model, one for each run: `model`, `instructions`, `prompt`, `messages`,
+        `tools`, `results`."""
         return self.simulator.prepared.requests
 
     @property
     def runs_opened(self) -> int:
-        """What a subscription would be charged for: a whole tool loop is one run, if its session is kept."""
+        """Runs that a subscription would be charged for: a whole tool loop is one run if its session is kept."""
         return self.simulator.stats.runs_opened
 
     def assert_runs(self, expected: int) -> None:
@@ -47,13 +47,13 @@ class Scripted:
         assert opened == expected, f"{opened} runs were opened, not {expected}:{asked}"
 
     def assert_arrived(self, *texts: str) -> None:
-        """Each is somewhere in the instructions, messages or results that reached the model."""
+        """Assert that each text is in the instructions, messages or results that reached the model."""
         seen = [text for one in self.requests for text in _texts(one)]
         for text in texts:
             assert any(text in one for one in seen), f"{text!r} did not reach the model; this did: {_shown(seen)}"
 
     def assert_played(self) -> None:
-        """Every script had its turn, and every turn its script."""
+        """Assert that every script had a turn and every turn a script."""
         prepared = self.simulator.prepared
         assert not prepared.waiting, f"{prepared.waiting} scripts were not played: the agent asked the model too seldom"
         missing = prepared.unscripted
@@ -84,7 +84,7 @@ class ScriptedGateway(Scripted):
 
 
 class ScriptedSimulator(Scripted):
-    """The simulated Cursor alone, for clients that speak Cursor's own protocol: `url`."""
+    """The simulated Cursor alone at `url`, for clients that speak Cursor's own protocol."""
 
     def __enter__(self) -> "ScriptedSimulator":
         self._thread = LoopThread("caretway simulator")
