@@ -1,1 +1,1 @@
-"""The `caretway` command. Thin: parse, call, print, exit code. One file per command; slow imports happen late."""
+"""The `caretway` command: each file parses, calls and prints for one command; slow imports happen late."""

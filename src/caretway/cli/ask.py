@@ -1,5 +1,5 @@
-"""`caretway ask "..."`: one question, answered in the terminal: which gateway is asked (one that runs, or one of its
-own), what is sent (words, files, standard input), and that a simulated answer is one.
+"""`caretway ask "..."`: asks one question and prints the answer. Chooses the gateway (a running one or its own), sends
+words, files and standard input, and marks a simulated answer.
 """
 
 from __future__ import annotations
@@ -144,13 +144,13 @@ async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]
     alone = replace(settings, host="127.0.0.1", port=0, tls_cert=None, tls_key=None, auth_mode="own")
     from ..server.access import new_key
 
-    # Keys with a name are required here as well.
+    # Named keys are required here as well.
     async with Gateway(replace(alone, gateway_key=None, api_key_file=None), local_key=new_key()) as started:
         yield PlaceToAsk(started.base_url, started.local_key)
 
 
 async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> str:
-    """Prints the answer, and returns its text."""
+    """Prints the answer and returns its text."""
     from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, asked
 
     style, began, first = style_for(sys.stderr), time.monotonic(), 0.0
@@ -198,7 +198,7 @@ def footer(closing: AnswerEnd, seconds: float) -> str:
 
 
 def message(words: str, piped: str, files: Sequence[tuple[str, bytes]]) -> str | list[dict[str, Any]]:
-    """The content of the user's message: files and standard input first, the question last. May be empty."""
+    """The content of the user's message: files and standard input, then the question. May be empty."""
     texts = [_quoted(name, _decoded(data, name)) for name, data in files if not picture_type(data)]
     texts += [_quoted("standard input", piped) if words else piped] if piped.strip() else []
     text = "\n\n".join([*texts, *([words] if words.strip() else [])])
@@ -221,7 +221,7 @@ def _data_url(data: bytes) -> str:
 
 
 def _quoted(name: str, text: str) -> str:
-    """Fenced, with a fence that the text does not contain."""
+    """Puts the text between fences that do not occur in it."""
     fence = "```"
     while fence in text:
         fence += "`"

@@ -1,7 +1,7 @@
-"""One question to a gateway over HTTP, streamed or whole: the pieces of the answer, its usage, and an error in one
-sentence. For `caretway ask`, which needs no client library for that.
+"""One question to a gateway over HTTP, streamed or whole: yields pieces of the answer, usage, or an error in one
+sentence. `caretway ask` uses it instead of a client library.
 
-HTTP/1.0, because its answers end with the connection and have no chunks. Knows the chat API, and no terminal.
+HTTP/1.0, because its answers end with the connection and have no chunks. Independent of the terminal.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ..core.errors import ErrorKind, GatewayError
 
 PATH: Final = "/v1/chat/completions"
 _LINE_BYTES: Final = 64 * 1024 * 1024
-"""One event of a stream, or a whole answer, is at most as long."""
+"""The maximum size of one event, or of a whole answer."""
 _CUT: Final = "The answer ended before it was complete."
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerHead:
-    """The head of an answer."""
+    """The status and headers of an answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -45,7 +45,7 @@ class AnswerEnd:
 async def asked(
     url: str, key: str, body: Mapping[str, object]
 ) -> AsyncIterator[AnswerHead | AnswerPiece | AnswerEnd | bytes]:
-    """`AnswerHead`, then pieces and a `AnswerEnd`; of an answer that is not streamed its JSON. Raises GatewayError."""
+    """Yields `AnswerHead`, then pieces and an `AnswerEnd`; without streaming, the JSON. Raises GatewayError."""
     address = urlsplit(url)
     content = json.dumps(body).encode()
     head = [
@@ -108,7 +108,7 @@ async def _events(reader: asyncio.StreamReader) -> AsyncIterator[AnswerPiece | A
 
 
 def refused(status: int, body: bytes) -> GatewayError:
-    """The gateway's own sentence, which names the way out."""
+    """The gateway's own error message, or its HTTP status."""
     try:
         message = str(json.loads(body)["error"]["message"])
     except (ValueError, KeyError, TypeError):

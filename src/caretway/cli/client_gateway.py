@@ -1,5 +1,5 @@
-"""The gateway that a client is pointed at: the one that runs, on any port and with any key, or one of its own that ends
-with it. A running one is left alone where it is another user's, needs TLS, brings its clients' accounts, or has another
+"""The gateway for a client: a running one, on any port and with any key, or an own one that ends with the client. A
+running gateway is not used if it belongs to another user, needs TLS, requires clients' own accounts, or has another
 backend than the flags ask for.
 """
 
@@ -25,7 +25,7 @@ from .running import LAUNCH_LOG, RunningGateway, announced_gateway, answering_ga
 
 _MAX_LOG: Final = 1_000_000
 _HARMLESS: Final = frozenset({"config", "data_dir", "port", "host"})
-"""Flags that a running gateway may be used with."""
+"""Flags that do not prevent the use of a running gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ClientGateway:
     keyed: bool
     models: tuple[OfferedModel, ...]
     running: bool
-    """It ran before, and goes on."""
+    """The gateway was running before and keeps running."""
     backend: str
     simulated: bool
 
@@ -70,7 +70,7 @@ async def client_gateway(settings: Settings, given: Mapping[str, object]) -> Asy
 
 
 def usual_url(settings: Settings) -> str:
-    """The address at which `caretway serve` would listen with these settings. Raises if another user listens there."""
+    """The address of `caretway serve` with these settings. Raises if another user listens there."""
     url = _usual_url(settings)
     if strangers_port(url):
         port = settings.port + 1 if settings.port < 65535 else 0
@@ -84,14 +84,14 @@ def _usual_url(settings: Settings) -> str:
 
 
 def requires_key(settings: Settings) -> bool:
-    """Whether `caretway serve` would ask its clients for a key with these settings."""
-    from ..assembly import key_book  # brings the server
+    """Whether `caretway serve` with these settings would require a key."""
+    from ..assembly import key_book  # imports the server
 
     return bool(gateway_keys(settings)) or key_book(settings).current() is not None
 
 
 def usable_gateways(data_dir: Path, trusted: frozenset[int] | None = None) -> Iterator[RunningGateway]:
-    """Those that answer and that programs of this user can use, newest first. Blocking. `trusted`: see
+    """Running gateways that answer and that this user's programs can use, newest first. Blocking. `trusted`: see
     `strangers_port`."""
     for note in answering_gateways(data_dir):
         if note.url.startswith("http:") and not note.passthrough and not strangers_port(note.url, trusted):
@@ -115,7 +115,7 @@ def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -
 
 def _looked_at(url: str, key: str, *, running: bool) -> ClientGateway:
     """Blocking."""
-    session = ask(url, "/caretway/v1/session").body  # open to everybody: asking costs no refusal in its log
+    session = ask(url, "/caretway/v1/session").body  # needs no key, so it leaves no refusal in the gateway's log
     keyed = isinstance(session, dict) and bool(session.get("key_required"))
     sent = key if keyed else ""
     listed = ask(url, "/v1/models", sent, timeout=60)
@@ -154,14 +154,14 @@ def _reason(body: Any) -> str:
 
 
 def _log_to(file: Path, settings: Settings) -> None:
-    """The terminal belongs to the client: its own gateway writes to a file, which is begun anew when it is long."""
+    """Logs the client's own gateway to a file, because the client owns the terminal. A long file is truncated first."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = not file.exists() or file.stat().st_size > _MAX_LOG
         os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK | os.O_CREAT | (os.O_TRUNC if fresh else 0), 0o600))
         handler: logging.Handler = logging.FileHandler(file, encoding="utf-8")
     except OSError:
-        handler = logging.NullHandler()  # a full disk is no reason not to work
+        handler = logging.NullHandler()  # a full disk must not stop the client
     handler.setFormatter(
         RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", Redactor(secrets_in(settings)))
     )

@@ -1,7 +1,6 @@
-"""The named keys of a cluster for `caretway key`: read and changed in Redis, for all its gateways; what they have used,
-counted there.
+"""The named keys of a cluster for `caretway key`: reads and changes them in Redis, for all gateways, with their usage.
 
-Blocking, like the file of a single gateway: each call opens its own link.
+Blocks like the file of a single gateway: each call opens its own connection.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Found = TypeVar("Found")
 
 
 class ClusterKeyFile:
-    """Used like a `KeyFile`."""
+    """Has the interface of `KeyFile`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -38,7 +37,7 @@ class ClusterKeyFile:
         return self._run(lambda cluster, _: cluster.change(work))
 
     def rows(self, keys: Sequence[NamedKey], now: float) -> list[KeyRow]:
-        """The keys with what all gateways have counted of them."""
+        """The keys with the usage counted by all gateways."""
         from .key import shared_rows
 
         return self._run(lambda _, spent: shared_rows(keys, spent, now))

@@ -1,8 +1,7 @@
-"""`caretway status --cluster`: the gateways of a cluster as Redis knows them, with their address, version, start,
-parked turns and whether they are draining, and what all of them have used in the last seven days; at 80 columns, or as
-JSON.
+"""`caretway status --cluster`: the gateways of a cluster in Redis, with address, version, start, parked turns and
+draining, and their usage of the last seven days; at 80 columns, or as JSON.
 
-Values in, lines out; only `show` asks Redis.
+Only `show` queries Redis; all other functions convert values to lines.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from ..cluster.spent import TotalRow
 
 DAYS: Final = 7
-"""Today and those before it, in UTC."""
+"""Today and the six days before, in UTC."""
 _HEAD: Final = ("id", "address", "version", "since (UTC)", "parked", "state")
 _TOTALS: Final = ("model", "resp", "runs", "denied", "input", "cached", "output", "cost")
 
@@ -37,12 +36,12 @@ _TOTALS: Final = ("model", "resp", "runs", "denied", "input", "cached", "output"
 class ClusterReport:
     name: str
     redis: str
-    """Host and port."""
+    """The host and port."""
     replicas: tuple[Replica, ...]
-    """The oldest first."""
+    """The gateways, the oldest first."""
     totals: tuple[TotalRow, ...]
     schema: int
-    """Of this version: gateways with another one are not talked to."""
+    """The schema of this version; gateways with another schema are not contacted."""
 
 
 def show(settings: Settings, *, as_json: bool) -> int:
@@ -52,7 +51,7 @@ def show(settings: Settings, *, as_json: bool) -> int:
             "name its Redis: caretway status --cluster redis://HOST:6379/0, or set CARETWAY_CLUSTER",
             2,
         )
-    log_to_stderr("error")  # a Redis that is away is told below
+    log_to_stderr("error")  # unreachable Redis is reported below
     report = run_loop(_asked(settings))
     if as_json:
         say([json.dumps(report_json(report), indent=2)])
@@ -62,7 +61,7 @@ def show(settings: Settings, *, as_json: bool) -> int:
 
 
 async def _asked(settings: Settings) -> ClusterReport:
-    from ..cluster.membership import open_link  # isort: skip  (it says what to install)
+    from ..cluster.membership import open_link  # isort: skip  (its error says what to install)
     from ..cluster.directory import SCHEMA, read_replicas
     from ..cluster.link import Calls, RedisAway
     from ..cluster.seal import ANY_SCHEMA, Seal
@@ -74,7 +73,7 @@ async def _asked(settings: Settings) -> ClusterReport:
     async with AsyncExitStack() as stack:
         link = open_link(settings, stack)
         try:
-            await link.do(lambda redis: redis.exists("caretway"))  # a Redis that is away is named before a missing key
+            await link.do(lambda redis: redis.exists("caretway"))  # reports an unreachable Redis before a missing key
             key = cluster_key(settings)
             replicas = await read_replicas(link, Seal(key, schema=ANY_SCHEMA))
             totals = await read_totals(Calls(link), Seal(key), today - timedelta(days=DAYS - 1), today)
@@ -94,7 +93,7 @@ def redis_place(url: str) -> str:
 
 
 def report_json(report: ClusterReport) -> dict[str, Any]:
-    """For `--json`."""
+    """The JSON for `--json`."""
     return {
         "cluster": report.name,
         "redis": {"there": True, "address": report.redis},
@@ -145,7 +144,7 @@ def _replicas(report: ClusterReport, style: Style, width: int) -> list[str]:
 
 
 def _totals(rows: Sequence[TotalRow], style: Style, width: int) -> list[str]:
-    """By model, the most runs first, and their sum."""
+    """The totals by model, the most runs first, and their sum."""
     models = sorted({row.model for row in rows}, key=lambda model: (-sum(_of(rows, model, "runs")), model))
     cells = [_figures(model or "(none)", [row for row in rows if row.model == model]) for model in models]
     if len(models) > 1:

@@ -1,5 +1,5 @@
-"""`caretway completion bash|zsh|fish`: a completion script of all commands, flags and their values, read from the tree
-of parsers, so that it knows what `--help` knows. Pure but for printing.
+"""`caretway completion bash|zsh|fish`: prints a completion script with all commands, flags and values of the parsers.
+Pure except for printing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FlagWords:
     names: tuple[str, ...]
     help: str
     takes: Literal["", "text", "file", "directory"] = ""
-    """What follows it; empty: nothing."""
+    """The kind of its argument; empty if it takes none."""
     values: tuple[str, ...] = ()
 
 
@@ -41,7 +41,7 @@ class CommandWords:
     help: str
     flags: tuple[FlagWords, ...]
     actions: tuple[str, ...] = ()
-    """What its first word may be."""
+    """The possible first words."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def words(top: argparse.ArgumentParser) -> Iterator[CommandWords]:
-    """All commands, as the parsers know them."""
+    """All commands of the parsers."""
     briefs = {
         choice.dest: _brief(choice.help or "")
         for action in top._actions
@@ -91,7 +91,7 @@ def _takes(metavar: str) -> Literal["text", "file", "directory"]:
 
 
 def _brief(text: str) -> str:
-    """The first sentence, without what shells or argparse would take for their own; apostrophes are quoted later."""
+    """The first sentence, without characters that are special to shells or argparse. Apostrophes are quoted later."""
     first = text.replace("%%", "%").partition(". ")[0].partition(" [")[0].rstrip(".")
     return "".join(" " if letter in '"`$\\[]:\n' else letter for letter in first).strip()
 
@@ -175,7 +175,7 @@ def _zsh_flags(command: CommandWords) -> Iterator[str]:
 
 
 def _in_quotes(text: str) -> str:
-    """Between single quotes, in zsh and fish alike: out of them for an apostrophe, and in again."""
+    """Quotes a text with single quotes for zsh and fish; an apostrophe closes and reopens the quotes."""
     return text.replace("'", "'\\''")
 
 

@@ -1,4 +1,4 @@
-"""`caretway env`: the variables that point programs at the gateway, as lines for a shell."""
+"""`caretway env`: prints the variables that configure programs for the gateway, as lines for a shell."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The settings as command line flags: which `--help` shows and which `--help-all`, `--no-...` switches, flags that may
-be repeated.
+"""The settings as command line flags: the flags of `--help` and `--help-all`, `--no-...` switches, repeatable flags.
 
-Values stay text here. The config room reads them, so a mistake gets the same message wherever it was made.
+Values stay text here. The config room parses them, so a mistake gets the same message from every source.
 """
 
 from __future__ import annotations
@@ -16,29 +15,29 @@ from ..config import ADVANCED, CURSOR, GROUPS, SETTINGS, Setting, Settings, load
 from ..config.kinds import hint, nearest
 from .process import remark
 
-_DEST: Final = "setting "  # with a space: no other argument can have such a name
+_DEST: Final = "setting "  # with a space: no other argument can have this name
 
 
 REACHING_CURSOR: Final = tuple(
     setting for setting in SETTINGS if setting.group == CURSOR or setting.name in ("config", "data_dir", "workspace")
 )
-"""The settings of commands that talk to Cursor and do not serve."""
+"""The settings of commands that call Cursor without serving."""
 
 COMMON_FLAGS: Final = ("backend", "agent_url", "config", "data_dir")
-"""What `--help` of such a command names in one line."""
+"""The flags that `--help` of such a command names in one line."""
 
 _ABOUT_ADVANCED: Final = f"Few people need these. In the TOML file, put them in the table [{ADVANCED}]."
 
 _ABOUT_WIDTH: Final = 76
-"""Descriptions are printed as they are, indented by two."""
+"""Descriptions are printed unchanged, indented by two."""
 
 _MARGIN: Final = 2
-"""Columns at the right that argparse leaves free, and our texts do not."""
+"""Columns at the right that argparse leaves empty and our texts use."""
 
 _NOTES_FROM: Final = 8
-"""A line of an example that is indented so far belongs to a note."""
+"""From this indentation on, a line of an example belongs to a note."""
 _BELOW: Final = " " * 6
-"""Before what does not fit beside an example."""
+"""The indentation of a note that does not fit next to its example."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -46,7 +45,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, **{"max_help_position": 26} | more)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return wrap(" ".join(text.split()), width, break_on_hyphens=False)  # or `read-only` would become two words
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)  # keeps `read-only` one word
 
     def _format_usage(self, *given: Any) -> str:
         text = super()._format_usage(*given)
@@ -58,8 +57,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def narrowed(text: str, width: int) -> str:
-    """A text that is laid out for 80 columns, for a terminal that has fewer: paragraphs are filled anew, and what
-    explains an example goes below it."""
+    """Adapts a text for 80 columns to a narrower terminal: refills paragraphs, and moves notes below their examples."""
     lines = text.splitlines()
     if all(len(line) <= width for line in lines):
         return text
@@ -77,7 +75,7 @@ def narrowed(text: str, width: int) -> str:
 
 
 def _narrow(line: str, width: int) -> list[str]:
-    """An indented line: an example or a word, and often a note in a column of its own."""
+    """Folds an indented line: an example or a word, often with a note in its own column."""
     example, gap, note = line.strip().partition("  ")
     note = note.strip()
     column = line.rfind(note) if gap else len(line) - len(line.lstrip())
@@ -85,7 +83,7 @@ def _narrow(line: str, width: int) -> list[str]:
         return [_filled(note, width, line[:column], " " * column)]
     if gap and len(line) > width:
         return [f"  {example}", _filled(note, width, _BELOW)]
-    if column >= _NOTES_FROM:  # it goes on with the note of the line above
+    if column >= _NOTES_FROM:  # the line continues the note above
         return [_filled(line.strip(), width, " " * column if column <= width // 2 else _BELOW)]
     return [_filled(line.strip(), width, line[:column], _BELOW)]
 
@@ -102,7 +100,7 @@ def _filled(text: str, width: int, first: str = "", later: str | None = None) ->
 
 
 class _HelpAll(argparse.Action):
-    """`--help-all`: reveals what `--help` leaves out, then prints the help."""
+    """`--help-all`: adds the texts that `--help` omits, then prints the help."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, **more)
@@ -180,15 +178,15 @@ def given(arguments: argparse.Namespace) -> dict[str, object]:
 def settings_from(
     arguments: argparse.Namespace, more: Mapping[str, object] = MappingProxyType({})
 ) -> tuple[Settings, tuple[str, ...]]:
-    """The settings of this run, and warnings about variables that look like a mistake. `more`: further ones that were
-    typed."""
+    """The settings of this run, and warnings about suspicious variables. `more`: further values from the command
+    line."""
     return load_from_process({**given(arguments), **more}), unknown_variables()
 
 
 # ---- parsing
 
-# Mistakes on the command line in one sentence: an unknown command or flag and the nearest one ("did you mean"), a
-# missing or wrong word, and where the help is. Exit code 2.
+# One sentence for each mistake on the command line: an unknown command or flag with the nearest one ("did you mean"), a
+# missing or wrong word, and how to get help. Exit code 2.
 
 PROGRAM: Final = "caretway"
 WRONG_USE: Final = 2
@@ -201,11 +199,11 @@ _REMOVED: Final = {
 
 
 class CommandParser(argparse.ArgumentParser):
-    """`prog` is `caretway` or `caretway COMMAND ...`, as it is typed."""
+    """`prog` is `caretway` or `caretway COMMAND ...`, as typed."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.color = False  # argparse colours help since Python 3.14, and counts the escape codes as letters
+        self.color = False  # argparse colours help since Python 3.14 and counts escape codes as letters
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
@@ -246,14 +244,14 @@ def one_of(choices: Sequence[str]) -> str:
 
 
 def _called(action: argparse.Action) -> str:
-    """As argparse calls it in its messages."""
+    """The name of the argument in argparse's messages."""
     if action.option_strings:
         return "/".join(action.option_strings)
     return action.metavar if isinstance(action.metavar, str) else action.dest
 
 
 def unknown(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """What is wrong with words that no parser took."""
+    """The error for words that no parser accepted."""
     command = parser.prog.removeprefix(PROGRAM).strip()
     flag = next((word for word in words if word.startswith("-") and word != "-"), None)
     if flag is None:
@@ -271,7 +269,7 @@ def flags_of(parser: argparse.ArgumentParser) -> Iterable[str]:
 
 
 def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Name -> parser, of the commands below this one; empty if it has none."""
+    """Name -> parser of each subcommand; empty without subcommands."""
     return {
         name: own
         for action in parser._actions

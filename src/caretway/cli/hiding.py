@@ -1,9 +1,7 @@
-"""Hides this process's environment from the commands that local tools run (not dumpable: no /proc/PID/environ, no
-ptrace, no core dump). Linux only.
+"""Hides this process's environment from the commands of local tools by making the process not dumpable. Linux only.
 
-A command does not inherit secrets, but could still read them in /proc/$PPID/environ. When a process is not dumpable,
-others of the same user cannot read that file or trace the process, and it leaves no core dump. Linux only; root still
-sees everything.
+A command inherits no secrets, but could read them in /proc/$PPID/environ. Other processes of the same user cannot read
+that file of a process that is not dumpable, nor trace it, and it leaves no core dump. Root still sees everything.
 """
 
 import ctypes
@@ -14,10 +12,10 @@ _SET_DUMPABLE: Final = 4
 
 
 def hide_from_children() -> bool:
-    """True when it worked."""
+    """Returns whether the process is hidden."""
     if sys.platform != "linux":
         return False
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0)
     except (OSError, AttributeError):
-        return False  # a libc without it
+        return False  # libc has no prctl

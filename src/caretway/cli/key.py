@@ -1,6 +1,6 @@
-"""`caretway key new | list | revoke | rename`: keys of the gateway itself, which clients must then send. Those with a
-name are kept (their digests only); they may expire, have budgets, and be bound to models and a workspace. A key without
-a name is printed and not kept.
+"""`caretway key new | list | revoke | rename`: keys of the gateway, which clients must then send. For a named key only
+the digest is stored; it may expire, have budgets, and be limited to models and a workspace. A key without a name is
+printed and not stored.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The file of `--log-file`: rotated, and private to the user. Not what its lines look like (`log_lines.py`).
+"""The file of `--log-file`: rotated and private to the user. `log_lines` formats its lines.
 
-Imported only when it is asked for: Python's rotating handlers bring sockets and pickles with them.
+Imported only on request: Python's rotating handlers import sockets and pickle.
 """
 
 import logging
@@ -17,11 +17,11 @@ LOG_FILES_KEPT: Final = 5
 
 
 class _PrivateFile(RotatingFileHandler):
-    """Readable by the owner only, also after it was rotated."""
+    """A rotated log file that only the owner can read."""
 
     def _open(self) -> TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)
-        os.set_blocking(descriptor, True)  # only the opening must not wait: for the reader of a pipe
+        os.set_blocking(descriptor, True)  # O_NONBLOCK is only for opening a pipe without a reader
         return open(descriptor, "a", encoding="utf-8")
 
 

@@ -1,8 +1,8 @@
-"""How log lines look: short and coloured on a terminal, with the date in a file, or one JSON object each
-(`--log-format json`); a warning that repeats is counted instead of written again, and a lookup that was given
-up is no news. Every line is redacted.
+"""Formats log lines: short and coloured on a terminal, with the date in a file, or one JSON object each (`--log-format
+json`). A repeated warning is counted instead of written, and a cancelled name lookup is not reported. Every line is
+redacted.
 
-When they are written: those of answers together, a moment later; any other at once.
+Lines of answers are written together, a moment later; other lines at once.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..observe.redact import Redactor
 from .terminal import Style
 
 TOGETHER_S: Final = 0.05
-"""How long the line of an answer waits for others."""
+"""How long the line of an answer waits for further lines."""
 MOST_TOGETHER: Final = 200
 QUIET_S: Final = 60.0
-"""A line that is the same as one of so long ago is written again."""
+"""After this time a repeated line is written again."""
 _MARGIN: Final = " " * 9
-"""Under the text of a line, after its time."""
+"""The indentation below a line's text, as wide as its time."""
 _KNOWN: Final = 64
-"""Different warnings that are remembered."""
+"""The number of different warnings that are remembered."""
 
 
 class LineFormatter(logging.Formatter):
-    """`width`: of the terminal, 0 elsewhere."""
+    """`width`: the terminal's, or 0."""
 
     def __init__(self, redactor: Redactor, style: Style, width: int = 0) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class LineFormatter(logging.Formatter):
         self._spelt = ""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging names it
-        """Lines of the same second reuse the text."""
+        """The time of a line; lines of the same second share the text."""
         second = int(record.created)
         if second != self._second:
             self._second, self._spelt = second, time.strftime(self._when, time.localtime(second))
@@ -104,7 +104,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object for each line: `event` is `answer`, `refused` or `log`."""
+    """Formats one object per line: `event` is `answer`, `refused` or `log`."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -126,8 +126,8 @@ class JsonFormatter(logging.Formatter):
 
 
 class LineHandler(logging.StreamHandler[TextIO]):
-    """Lines of answers wait for a moment and are written together: while a gateway is busy, it makes them one after the
-    other, and not between the events of other answers. Any other line is written at once, after those that wait."""
+    """Writes lines of answers together after a moment, so that a busy gateway formats them in one go and not between
+    the events of other answers. Any other line is written at once, after the waiting ones."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -141,11 +141,11 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self._flush_soon()
 
     def _flush_soon(self) -> None:
-        from asyncio import get_running_loop  # commands that answer nothing do not need it
+        from asyncio import get_running_loop  # imported late: not needed by commands without answers
 
         try:
             get_running_loop().call_later(TOGETHER_S, self.flush)
-        except RuntimeError:  # of another thread
+        except RuntimeError:  # another thread has no loop
             self.flush()
 
     def flush(self) -> None:
@@ -158,12 +158,12 @@ class LineHandler(logging.StreamHandler[TextIO]):
             self.release()
 
     def _write(self, records: list[logging.LogRecord]) -> None:
-        """Failures are told on standard error, as logging does it; they are never the business of an answer."""
+        """Reports failures on standard error, as logging does. A failure never reaches an answer."""
         lines = []
         for record in records:
             try:
                 lines.append(f"{self.format(record)}\n")
-            except Exception:  # it costs only its own line
+            except Exception:  # only this line is lost
                 self.handleError(record)
         try:
             self.stream.write("".join(lines))
@@ -173,13 +173,13 @@ class LineHandler(logging.StreamHandler[TextIO]):
 
 
 class NotTwice(logging.Filter):
-    """Lets a warning through once; the next one like it after a while says how many there were."""
+    """Passes a warning once. After a while an equal warning passes again, with the number of repetitions."""
 
     def __init__(self, quiet_s: float = QUIET_S) -> None:
         super().__init__()
         self._quiet = quiet_s
         self._seen: dict[tuple[str, int, str], tuple[float, int]] = {}
-        """What was written -> when, and how many were left out since."""
+        """Line -> (when it was written, the number of repetitions left out since)."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING or record.exc_info:
@@ -198,8 +198,7 @@ class NotTwice(logging.Filter):
 
 
 class NotGivenUp(logging.Filter):
-    """Leaves out the failure of a name's lookup that nobody waits for any more, as after Ctrl-C: uvloop does not
-    retrieve it."""
+    """Drops the failure of an abandoned name lookup, for example after Ctrl-C: uvloop does not retrieve it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         failure = record.exc_info[1] if record.exc_info else None

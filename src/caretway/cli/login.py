@@ -1,5 +1,5 @@
-"""`caretway login`: sign in with a browser (opened only where there is a desktop), with an API key from standard input,
-or by importing another program's sign-in. Only what Cursor accepted is stored; cursor-agent signs in by itself.
+"""`caretway login`: signs in with a browser (opened only on a desktop), with an API key from standard input, or by
+importing another program's sign-in. Stores only credentials that Cursor accepted; cursor-agent signs in itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ examples:
 """
 
 TAKE_UP_S: Final = 5.0
-"""How long a running gateway has to take up a sign-in."""
+"""How long a running gateway may take to use a new sign-in."""
 TAKE_UP_LOOK_S: Final = 0.05
 _SEARCH: Final = "search"  # `--import` without a file
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _taken_up(data_dir: Path) -> list[str]:
-    """Waits for the gateways that simulated for lack of an account. What each does now."""
+    """Waits until the gateways that simulated without an account use the sign-in, and returns a line about each."""
     before = [note for note in noted_gateways(data_dir) if note.backend == "simulator"]
     give_up = time.monotonic() + TAKE_UP_S
     while any(note.awaits_login for note in noted_gateways(data_dir)) and time.monotonic() < give_up:
@@ -114,7 +114,7 @@ def _needs_a_key(offered: Account | None) -> CommandFailed:
 
 
 def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
-    """Run the program's own sign-in, which talks to the user itself."""
+    """Runs the program's own sign-in, which interacts with the user directly."""
     import subprocess
 
     from ..backends.cli.program import child_environment, find_program
@@ -128,7 +128,7 @@ def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
 
 
 def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
-    """A terminal is read without echo; of a pipe, the first line is read."""
+    """Reads a key from a terminal without echo, otherwise from the first line of a pipe."""
     key = asked_or_piped(ask, "Cursor API key: ", stdin)
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise CommandFailed("this is not an API key", "try: caretway login --api-key-stdin < file-with-the-key")
@@ -147,7 +147,7 @@ def _imported(named: str, settings: Settings) -> Account:
         raise CommandFailed(f"cannot read {file}: {reason}") from failure
     remark([f"copying the sign-in from {file}"])
     account = read_import(text, url=hosts(settings).api, now=time.time())
-    # Of another program's own file the gateway takes a newer sign-in by itself; a file of the user's may be gone soon.
+    # The gateway follows changes of another program's own file; a file of the user may be deleted soon.
     return replace(account, copied_from=str(file.absolute())) if file.absolute() in places else account
 
 
@@ -162,7 +162,7 @@ def found_file(named: str, candidates: Sequence[Path]) -> Path:
 
 
 async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool) -> Account:
-    """Sign in, then store the account. Credentials that Cursor did not accept are not stored."""
+    """Signs in, then stores the account. Credentials that Cursor does not accept are not stored."""
     import asyncio
     import secrets
     import uuid
@@ -181,7 +181,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
             tell(["Waiting for you to sign in. Ctrl-C stops."])
             account = await sign_in(invitation, call, asyncio.sleep, time.time)
         elif offered.access_token and await _accepted(call, offered.access_token):
-            # Not renewed before its time: the program it comes from may depend on the same refresh token.
+            # Not renewed early: the program of origin may depend on the same refresh token.
             account = offered
         elif offered.renewable:
             account = await renew(offered, call, time.time, _other_ways(offered))
@@ -194,7 +194,7 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
 
 
 async def _accepted(call: Call, token: str) -> bool:
-    """Whether Cursor takes this access token; asked with a call that costs nothing."""
+    """Whether Cursor accepts the access token, tested by a call that costs nothing."""
     from ..core.errors import ErrorKind
     from ..cursor.transport.faults import fault_from_status
     from ..cursor.wire import paths
@@ -205,7 +205,7 @@ async def _accepted(call: Call, token: str) -> bool:
 
 
 def _other_ways(offered: Account) -> str:
-    """What to type when credentials that were brought along are not accepted."""
+    """What to type if the offered credentials are not accepted."""
     if not (offered.access_token or offered.refresh_token):
         return "Check the key, or sign in with `caretway login` instead."
     if offered.copied_from:
@@ -234,7 +234,7 @@ def signed_in(account: Account, settings: Settings, now: float) -> list[str]:
 
 
 def lasts(account: Account, now: float) -> str:
-    """Until when a sign-in works, and what happens then. Empty when that is not known."""
+    """The end of a sign-in and what happens then; empty if unknown."""
     from ..accounts.account import term, utc_text
 
     ends_at = term(account.access_token, account.received_at).ends_at if account.access_token else inf

@@ -1,5 +1,5 @@
-"""The entry point: picks the command, and turns failures into one line and an exit code (2 a wrong setting or a wrong
-command line, 1 others, 130 Ctrl-C, 0 when the reader of a pipe is gone).
+"""The entry point: selects the command and converts failures to one line and an exit code (2 for a wrong setting or
+command line, 1 for other failures, 130 after Ctrl-C, 0 if the reader of a pipe has gone).
 """
 
 import argparse
@@ -51,7 +51,7 @@ examples:
 
 
 def parser(typed: Sequence[str] = ()) -> CommandParser:
-    """`typed`: if it begins with a command, only that one is imported; `completion` needs all."""
+    """Imports only the command that `typed` begins with; `completion` imports all."""
     alone = typed[:1] and typed[0] in _COMMANDS and typed[0] != "completion"
     top = CommandParser(
         prog=PROGRAM,
@@ -87,7 +87,7 @@ def parser(typed: Sequence[str] = ()) -> CommandParser:
 
 
 def apart(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What is ours, and what stands after `--`, for the program that `launch` starts."""
+    """Splits the words at `--`: ours, and those for the program that `launch` starts."""
     if words[:1] != ["launch"] or "--" not in words:
         return words, ()
     cut = words.index("--")
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return problem.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe (`caretway models | head`) has seen enough
+    except BrokenPipeError:  # the reader of a pipe has gone (`caretway models | head`)
         _give_up_output()
         return 0
     except OSError as failure:
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _how_to_fix(problem: ConfigError, arguments: argparse.Namespace) -> str:
-    """What to type, where the mistake is in a file."""
+    """The command that fixes a mistake in a settings file; empty for other sources."""
     if not problem.origin.startswith("file "):
         return ""
     named = given(arguments).get("config")
@@ -145,5 +145,5 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def _give_up_output() -> None:
-    """What is still buffered goes nowhere; Python would complain again at exit."""
+    """Discards buffered output, because Python would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""`caretway mcp list | tools | call SERVER TOOL JSON | login SERVER | logout SERVER | serve`: the MCP servers as the
-gateway would use them, why one cannot be reached, one call from the command line, signing in to one (`mcp_login`); and
-the gateway as an MCP server of its own (`mcp_serve`).
+"""`caretway mcp list | tools | call SERVER TOOL JSON | login SERVER | logout SERVER | serve`: shows the MCP servers as
+the gateway would use them and why one cannot be reached, calls a tool, signs in to a server (`mcp_login`), and runs the
+gateway as an MCP server (`mcp_serve`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings, remarks = settings_from(arguments)
     remark(remarks)
-    log_to_stderr("error")  # what is wrong with a server is part of the answer
+    log_to_stderr("error")  # the output reports a server's errors
     words: list[str] = arguments.words
     if arguments.action == "call":
         if len(words) not in (2, 3):
@@ -146,7 +146,7 @@ async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolR
 
 
 def servers_table(listed: Mapping[str, Any], style: Style, width: int = 0) -> list[str]:
-    """`width`: of a terminal. What does not fit beside a server stands below the table."""
+    """`width`: the terminal's, or 0. Details that do not fit stand below the table."""
     rows = [
         (one["name"], _state(one), str(one["tools"]), one["place"], one["detail"] or f"({one['origin']})")
         for one in listed["servers"]

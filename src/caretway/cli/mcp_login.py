@@ -1,5 +1,5 @@
-"""`caretway mcp login SERVER` and `logout SERVER`: signs in to an MCP server with a browser. It comes back to a port of
-this machine's loopback interface; where it cannot, because it runs elsewhere, the address that it ends up at is pasted.
+"""`caretway mcp login SERVER` and `logout SERVER`: signs in to an MCP server with a browser, which is redirected to a
+port of the loopback interface. For a browser on another machine, the user pastes the address of its last page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..mcp.definitions import Remote, ServerDefinition
 
 PATIENCE_S: Final = 900.0
-"""For the person."""
+"""The time limit for the user."""
 _CONNECTION_S: Final = 10.0
 _MAX_LINE: Final = 16 * 2**10
 _PATH: Final = "/callback"
@@ -96,7 +96,7 @@ def _remote(settings: Settings, name: str) -> tuple[ServerDefinition, Remote]:
 
 
 class Browser:
-    """The person's browser, here or on another machine. Takes what belongs to this sign-in, and nothing else."""
+    """The user's browser, here or on another machine. Accepts only answers for this sign-in."""
 
     def __init__(self, *, opens: bool) -> None:
         self.redirect = ""
@@ -107,7 +107,7 @@ class Browser:
     @classmethod
     @asynccontextmanager
     async def listening(cls, port: int, *, opens: bool) -> AsyncIterator[Browser]:
-        """`port`: 0 for any. Of the loopback interface, for as long as the block lasts."""
+        """Listens on the loopback interface while the block lasts. `port` 0 selects any free port."""
         browser = cls(opens=opens)
         try:
             server = await asyncio.start_server(
@@ -147,7 +147,7 @@ class Browser:
         return await self._answer
 
     def _take(self, address: str) -> bool | None:
-        """Whether the server signed in; None: this is of another sign-in, or of nobody's."""
+        """Whether the server signed the user in; None if the address does not belong to this sign-in."""
         from mcp.client.auth import AuthorizationCodeResult
 
         from ..mcp.oauth import SignInFailed, plain
@@ -175,7 +175,7 @@ class Browser:
             remark([f"this is not the address of the page that this sign-in ends at ({self.redirect}?...)"])
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request of whatever browser or program; only the first line of it is read."""
+        """Answers one request of any browser or program; reads only its first line."""
         try:
             async with asyncio.timeout(_CONNECTION_S):
                 words = (await reader.readline()).decode("latin-1").split()
@@ -186,7 +186,7 @@ class Browser:
                 head += "Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
                 writer.write(head.encode() + text)
                 await writer.drain()
-        except (TimeoutError, OSError, ValueError):  # whoever it was, the browser is waited for
+        except (TimeoutError, OSError, ValueError):  # after a broken request, the browser is still expected
             pass
         finally:
             writer.close()
@@ -194,7 +194,7 @@ class Browser:
 
 @contextmanager
 def _pasted_lines(take: Callable[[str], None]) -> Iterator[None]:
-    """Lines of standard input, if it is a terminal or a pipe, without holding anybody up."""
+    """Reads lines of standard input in the background, if it is a terminal or a pipe."""
     loop = asyncio.get_running_loop()
     waiting = bytearray()
 
@@ -211,7 +211,7 @@ def _pasted_lines(take: Callable[[str], None]) -> Iterator[None]:
     try:
         number = sys.stdin.fileno()
         loop.add_reader(number, read)
-    except (OSError, ValueError):  # it is a file, or closed: the browser alone is waited for
+    except (OSError, ValueError):  # a file or closed input: only the browser can answer
         yield
         return
     try:

@@ -1,7 +1,7 @@
-"""`caretway mcp serve`: the gateway as an MCP server over stdio, with the tools `ask`, `models` and `usage`; which
-gateway answers (one that runs, or one of its own), and what a caller is told of a failure.
+"""`caretway mcp serve`: the gateway as an MCP server over stdio with the tools `ask`, `models` and `usage`. Uses a
+running gateway or its own, and reports failures to the caller.
 
-The protocol is the official `mcp` package's. Nothing here reads a prompt or an answer, and none is logged.
+The package `mcp` speaks the protocol. This module neither inspects nor logs prompts and answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 UsageBy = Literal["all", "day", "model", "key", "client"]
 UseBook = Callable[[Callable[[LedgerQueries], list[dict[str, object]]]], list[dict[str, object]]]
-"""Opens the book, asks it, and closes it; blocking. Raises GatewayError."""
+"""Opens the ledger, runs the query and closes the ledger. Blocking. Raises GatewayError."""
 
 MAX_DAYS: Final = 366
 _DAY_S: Final = 86_400.0
@@ -42,7 +42,7 @@ _USAGE: Final = "How many responses, runs and tokens the gateway counted in the 
 
 
 async def serve(settings: Settings, given: Mapping[str, object]) -> None:
-    """Until the client closes standard input."""
+    """Serves until the client closes standard input."""
     async with client_gateway(settings, given) as gateway:
         await mcp_server(gateway, _ledger(settings)).run_stdio_async()
 

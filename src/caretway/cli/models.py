@@ -1,4 +1,4 @@
-"""`caretway models`: the models that clients would be shown with the same settings, as a table or JSON."""
+"""`caretway models`: the models that clients see with the same settings, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _ask(settings: Settings) -> Sequence[ModelInfo]:
 
 
 async def models_for_clients(backend: Backend, settings: Settings) -> list[ModelInfo]:
-    """What `/v1/models` lists with these settings. Unlike there, it fails where Cursor does not answer."""
+    """The models of `/v1/models` with these settings. Unlike the route, it fails if Cursor does not answer."""
     from ..accounts.catalogue import shown_models
     from ..accounts.resolve import make_table
     from ..processes.tasks import aside
@@ -69,7 +69,7 @@ async def models_for_clients(backend: Backend, settings: Settings) -> list[Model
 
 
 def matching(models: Sequence[ModelInfo], words: Sequence[str]) -> list[ModelInfo]:
-    """Those with all of the words in their id, name or aliases."""
+    """The models with all of the words in their id, name or aliases."""
 
     def known_as(model: ModelInfo) -> str:
         return " ".join((model.id, model.name, *model.aliases)).lower()
@@ -99,7 +99,7 @@ def as_json(models: Sequence[ModelInfo]) -> str:
 
 
 def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None) -> list[str]:
-    """`width`: of a terminal, where columns that do not fit are left out, the last ones first."""
+    """`width`: the terminal's; columns that do not fit are left out, the last ones first."""
     if not models:
         return ["no models"]
     twins: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""`caretway open`: the dashboard of the gateway that runs, in a browser."""
+"""`caretway open`: opens the running gateway's dashboard in a browser."""
 
 import argparse
 from contextlib import suppress
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def dashboard_url(settings: Settings) -> str:
-    """Raises CommandFailed where no gateway with a dashboard runs."""
+    """Raises CommandFailed if no gateway with a dashboard runs."""
     found = list(answering_gateways(settings.data_dir))
     if not found:
         raise CommandFailed(NOT_RUNNING, START_ONE)

@@ -1,5 +1,5 @@
-"""Who has a port that is in use: one of our gateways (version, backend, process), or another program by its name, where
-the system says it (Linux, programs of the same user). Whether its socket is another user's (Linux).
+"""The owner of a port in use: one of our gateways (version, backend, process), or another program by its name if the
+system reveals it (Linux, programs of the same user). Also whether another user owns the socket (Linux).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LISTENS: Final = "0A"
 
 
 def port_owner(data_dir: Path, host: str, port: int) -> str:
-    """In words; empty if unknown."""
+    """Describes the owner; empty if unknown."""
     url = dialled(f"http://{f'[{host}]' if ':' in host else host}:{port}")
     for note in noted_gateways(data_dir):
         if note.url.rpartition(":")[2] == str(port):
@@ -31,14 +31,14 @@ def port_owner(data_dir: Path, host: str, port: int) -> str:
 
 
 def strangers_port(url: str, trusted: frozenset[int] | None = None) -> bool:
-    """Another user listens there, who would get to read prompts and keys. Root could read them anyway. False where
-    nobody knows. `trusted`: ids of users instead of this one and root."""
+    """Whether another user listens on the port and would get prompts and keys. Root can read them anyway. False if
+    unknown. `trusted`: accepted user ids, by default this user's and root's."""
     parts = urlsplit(url)
     return bool(listening_users(parts.hostname or "", parts.port or 0) - (trusted or {os.getuid(), 0}))
 
 
 def listening_users(host: str, port: int) -> frozenset[int]:
-    """The ids of those who listen on this address; empty where nobody does, or the system does not say."""
+    """The ids of the users who listen on this address; empty if there are none or the system does not say."""
     meant = _address(host)
     return frozenset(
         user for address, user, _ in _sockets(port) if meant is None or address == meant or int(address) == 0
@@ -46,7 +46,7 @@ def listening_users(host: str, port: int) -> frozenset[int]:
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:
-    """None: a name."""
+    """None if the host is a name."""
     try:
         return ip_address(host)
     except ValueError:
@@ -54,18 +54,18 @@ def _address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _listeners(port: int) -> Iterator[tuple[int, str]]:
-    """(process, name) of those that listen on the port, as far as this user may see them."""
+    """(process, name) of the listeners on the port that this user may see."""
     sockets = {f"socket:[{inode}]" for _, _, inode in _sockets(port)}
     for process in _PROC.glob("[0-9]*") if sockets else ():
         try:
             if any(os.readlink(link) in sockets for link in (process / "fd").iterdir()):
                 yield int(process.name), (process / "comm").read_text().strip()
         except OSError:
-            continue  # it is gone, or another user's
+            continue  # the process has ended or belongs to another user
 
 
 def _sockets(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int, str]]:
-    """(address, user, inode) of the sockets that listen on the port."""
+    """(address, user, inode) of each socket that listens on the port."""
     for table in ("tcp", "tcp6"):
         try:
             lines = (_PROC / "net" / table).read_text().splitlines()[1:]
@@ -78,7 +78,7 @@ def _sockets(port: int) -> Iterator[tuple[IPv4Address | IPv6Address, int, str]]:
 
 
 def proc_address(text: str) -> IPv4Address | IPv6Address:
-    """As /proc/net/tcp and tcp6 write it: words of four bytes, each in this machine's order."""
+    """Parses an address of /proc/net/tcp and tcp6: words of four bytes in this machine's byte order."""
     words = [bytes.fromhex(text[start : start + 8]) for start in range(0, len(text), 8)]
     packed = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
     address = ip_address(packed)

@@ -1,7 +1,7 @@
-"""The process around a command: uvloop, SIGINT and SIGTERM, a second Ctrl-C (stop at once, yet end child processes) and
-a third, exit codes after signals, the log's format, garbage collection, a port in use.
+"""The process around a command: uvloop, SIGINT and SIGTERM, a second Ctrl-C (stops at once but ends child processes)
+and a third, exit codes after signals, the log's format, garbage collection, a port in use.
 
-Imports asyncio late: `caretway --help` and `caretway config` do not need it.
+Imports asyncio late, because `caretway --help` and `caretway config` do not need it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 GC_THRESHOLDS: Final = (10_000, 20, 20)
-"""Python's defaults are 700, 10, 10: a collection for every request, and a full one every hundred."""
+"""Python's defaults of 700, 10, 10 cause a collection for every request and a full one for every hundred."""
 RESTART: Final = signal.SIGUSR1
-"""Makes `caretway serve` stop and start again in its place, with the same flags."""
+"""Makes `caretway serve` restart in the same process, with the same flags."""
 INTERRUPTED: Final = 128 + signal.SIGINT
-"""Exit code after Ctrl-C, as shells expect it."""
+"""The exit code that shells expect after Ctrl-C."""
 HASTE_S: Final = 2.0
-"""How long an immediate stop may take: it ends child processes and writes unsaved conversations."""
+"""The time limit of an immediate stop, which ends child processes and writes unsaved conversations."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,20 +52,20 @@ class CommandFailed(Exception):
 
 
 def open_missing_streams() -> None:
-    """A program that is started without standard streams (`>&-`, some supervisors) gets the null device for them, or
-    the next file or socket would take the number of one, and uvloop would end the process."""
+    """Opens the null device for missing standard streams (`>&-`, some supervisors). Otherwise the next file or socket
+    would take a stream's number, and uvloop would end the process."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, so this one
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the missing stream's
             os.set_inheritable(opened, True)
             setattr(sys, name, os.fdopen(opened, mode))
 
 
 def buffer_streams() -> None:
-    """PYTHONUNBUFFERED, which images often set, takes the buffers away, and with them the loop that goes on when a
-    terminal or a pipe takes only a part because a signal comes: Python would drop the rest without a word."""
+    """Restores buffering if PYTHONUNBUFFERED, which images often set, has removed it. Without a buffer Python silently
+    drops the rest of a write that a signal interrupts."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
@@ -74,7 +74,7 @@ def buffer_streams() -> None:
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run on uvloop where it is installed, on asyncio's own loop otherwise."""
+    """Runs on uvloop if installed, otherwise on asyncio's own loop."""
     import asyncio
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -90,22 +90,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def settle_memory() -> None:
-    """Tunes the garbage collector; called once everything is set up. Objects made until now live as long as the
-    process, so they are not scanned, not even once: 100 of 70,000 would be found to be garbage. Requests leave few
-    cycles, so collections can be rare."""
+    """Tunes the garbage collector after setup. Existing objects are frozen and never scanned again, because they live
+    as long as the process (100 of 70,000 are garbage). Requests leave few cycles, so collections can be rare."""
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def end_now(number: signal.Signals) -> None:
-    """Exit without cleanup, with the exit code that shells expect after this signal."""
+    """Exits without cleanup, with the exit code that shells expect after this signal."""
     os._exit(128 + number)
 
 
 async def stop_signal(
     again: Callable[[signal.Signals], None] = end_now, also: Iterable[signal.Signals] = ()
 ) -> signal.Signals:
-    """Wait for SIGINT, SIGTERM or one of `also`, and return it. `again` is called for each later one."""
+    """Waits for SIGINT, SIGTERM or a signal of `also`, and returns it. `again` is called for each later signal."""
     import asyncio
 
     loop = asyncio.get_running_loop()
@@ -123,8 +122,8 @@ async def stop_signal(
 
 
 class Haste:
-    """Handles further signals while the current task shuts down. The next one cancels the task: it stops waiting for
-    answers, but still ends its child processes. One more signal, or `limit_s`, ends the process."""
+    """Handles further signals while the current task shuts down. The next signal cancels the task, which then stops
+    waiting for answers but still ends its child processes. One more signal, or `limit_s`, ends the process."""
 
     def __init__(self, end: Callable[[signal.Signals], None] = end_now, limit_s: float = HASTE_S) -> None:
         import asyncio
@@ -140,10 +139,10 @@ class Haste:
             self._end(number)
             return
         self.asked_by = number
-        last_resort = threading.Timer(self._limit, self._end, (number,))  # a loop that is busy or closed has no timers
+        last_resort = threading.Timer(self._limit, self._end, (number,))  # a busy or closed loop has no timers
         last_resort.daemon = True
         last_resort.start()
-        # Not in this step: both signals may have come at once, and the task has still to begin with closing.
+        # Deferred: both signals may have come at once, before the task begins to close.
         self._loop.call_soon(self._task.cancel)
 
 
@@ -203,17 +202,17 @@ def asked(ask: Callable[[str], str], question: str) -> str:
     try:
         return ask(question).strip()
     except EOFError:
-        print(file=sys.stderr, flush=True)  # the shell goes on in a line of its own
+        print(file=sys.stderr, flush=True)  # the shell continues on a line of its own
         return ""
 
 
 def asked_or_piped(ask: Callable[[str], str], question: str, stdin: TextIO) -> str:
-    """One line: from the terminal by `ask`, otherwise the first of a pipe."""
+    """Reads one line: from a terminal by `ask`, otherwise the first line of a pipe."""
     return asked(ask, question) if stdin.isatty() else stdin.readline().strip()
 
 
 def shown_width(stream: TextIO) -> int:
-    """The width of the stream's own terminal; 0 if it is none and lines may have any length."""
+    """The width of the stream's terminal; 0 if the stream is no terminal and lines may have any length."""
     return terminal_width(os.get_terminal_size(stream.fileno()).columns) if stream.isatty() else 0
 
 
@@ -224,7 +223,7 @@ def folded_between_words(line: str, width: int) -> str:
 
 
 def listening_failed(failure: OSError, host: str, port: int, command: str, owner: str = "") -> CommandFailed:
-    """Why the gateway could not listen there, and what to type instead. `owner`: who has the port, if known."""
+    """The reason why the gateway could not listen, and the remedy. `owner`: the program on the port, if known."""
     if failure.filename is not None:
         return CommandFailed(f"cannot use {failure.filename}: {failure.strerror}")
     if failure.errno == errno.EADDRINUSE:
@@ -240,14 +239,14 @@ def listening_failed(failure: OSError, host: str, port: int, command: str, owner
 
 # ---- readiness
 
-# Tells the service manager that the gateway serves, and that it stops (sd_notify): a datagram to the socket that
-# NOTIFY_SOCKET names. Without that variable nothing happens.
+# Tells the service manager that the gateway is ready or stopping (sd_notify): a datagram to the socket in
+# NOTIFY_SOCKET. Does nothing without that variable.
 
 log = logging.getLogger(__name__)
 
 
 def notify(address: str, *lines: str) -> None:
-    """Notify the service manager. `address`: a path, or a name in the abstract namespace that begins with @."""
+    """Notifies the service manager. `address`: a path, or a name in the abstract namespace that begins with @."""
     if not address:
         return
     place = "\0" + address[1:] if address.startswith("@") else address

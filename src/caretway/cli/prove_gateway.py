@@ -1,7 +1,7 @@
-"""A gateway in a process of its own, for the case that kills one: started by `caretway prove`, on a free port.
+"""A gateway in its own process, for the case that kills one. `caretway prove` starts it on a free port.
 
-The parent writes the flags of its own command line as one line of JSON; secrets come from where they always do. The
-address is the first line of output. The process ends when its parent closes the pipe, or is gone.
+The parent writes its flags as one line of JSON; secrets come from the usual sources. The address is the first line of
+output. The process ends when the parent closes the pipe or dies.
 """
 
 from __future__ import annotations

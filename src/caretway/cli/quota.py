@@ -1,5 +1,5 @@
-"""What is left of the plan, in lines for people: both pools with a bar, money, the day of the reset, the seat. Text in,
-text out; `ask_quota` and `ask_events` ask Cursor.
+"""Formats the rest of the plan for people: both pools with a bar, money, the day of the reset, the seat. Text in, text
+out, except `ask_quota` and `ask_events`, which query Cursor.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ log = logging.getLogger(__name__)
 
 EVENTS_PATIENCE_S: Final = 5.0
 EVENT_PAGES: Final = 8
-"""2,000 events; those who have more are told so."""
+"""A limit of 2,000 events; a longer list is reported as incomplete."""
 BAR: Final = 20
 NEARLY: Final = 80.0
 _MARGIN: Final = "  "
 
 
 async def ask_quota(backend: Backend) -> dict[str, Any]:
-    """As `/caretway/v1/account` tells it."""
+    """The quota in the format of `/caretway/v1/account`."""
     from ..api.tenant import ask_account
     from ..upstream import account_source
 
@@ -36,7 +36,7 @@ async def ask_quota(backend: Backend) -> dict[str, Any]:
 
 
 async def ask_events(backend: Backend, since: float, team: int | None) -> UsageEvents | None:
-    """What single runs cost, from a moment on; None: nobody tells, or not in time."""
+    """The cost of single runs from a moment on; None if the backend does not report it in time."""
     from ..core.errors import GatewayError
     from ..upstream import events_source
 
@@ -81,7 +81,7 @@ def quota_rows(quota: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def bar(share: float, width: int = BAR) -> str:
-    """`####------`, for a share of 1."""
+    """A bar such as `####------` for a share from 0 to 1."""
     filled = round(min(max(share, 0.0), 1.0) * width)
     if share > 0:
         filled = max(filled, 1)
@@ -136,7 +136,7 @@ def _team(quota: dict[str, Any]) -> str:
 
 
 def dollars(cents: float) -> str:
-    """`$12.40`; below a cent with more digits, so that a little is not nothing."""
+    """`$12.40`; amounts below a cent have more digits, so that they do not look like zero."""
     value = cents / 100
     if 0 < value < 0.00005:
         return "<$0.0001"

@@ -1,8 +1,8 @@
-"""Which gateways of this user are running, on whatever port: each leaves a note in the data directory with its address
-and a key of its own for this user's programs; notes of processes that are gone are removed.
+"""The running gateways of this user on all ports. Each gateway writes a note to the data directory, with its address
+and a key for this user's programs; notes of ended processes are removed.
 
-A note is no proof: `answers` asks the address. The key in it is honoured only where the gateway requires one, changes
-with every start, and is as private as the sign-in beside it.
+A note is no proof, so `answers` calls the address. The key is valid only if the gateway requires one, changes with
+every start, and is as private as the sign-in in the same directory.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ _MAX_NOTE: Final = 10_000
 _MAX_ANSWER: Final = 8_000_000
 _ASK_S: Final = 10.0
 PROBE_S: Final = 0.5
-"""For an address where no gateway has left a note: another program may listen there and say nothing."""
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses that nobody can dial
+"""The timeout for an address without a note, where another program may listen and not answer."""
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses for listening only
 
 
 class RunningGateway(Struct, frozen=True):
     url: str
-    """As programs on this machine reach it, without /v1."""
+    """The address for programs on this machine, without /v1."""
     pid: int
     version: str
     backend: str
     passthrough: bool
-    """Clients must send a Cursor key of their own."""
+    """Clients must send their own Cursor key."""
     key: str
     started: float
     awaits_login: bool = False
-    """It simulates until there is a sign-in, then answers from Cursor."""
+    """The gateway simulates until there is a sign-in, then uses Cursor."""
     restarts: bool = False
-    """`process.RESTART` makes it stop and start again in its place."""
+    """The gateway restarts on the signal `process.RESTART`."""
     log_file: str = ""
-    """Where it writes its log besides its terminal."""
+    """The log file, in addition to the terminal."""
     launched: bool = False
-    """It was started for one client and ends with it, so no other client is pointed at it."""
+    """The gateway was started for one client and ends with it, so no other client uses it."""
 
 
 @asynccontextmanager
 async def announced_gateway(settings: Settings, *, launched: bool = False) -> AsyncIterator[Gateway]:
-    """A gateway that other commands of this user find while it runs. `launched`: as in the note; its log goes to
+    """Runs a gateway and a note by which other commands of this user find it. A `launched` gateway logs to
     LAUNCH_LOG."""
     from ..gateway import Gateway
     from ..server.access import new_key
@@ -90,7 +90,7 @@ async def announced_gateway(settings: Settings, *, launched: bool = False) -> As
 
 
 def dialled(url: str) -> str:
-    """An address to connect to, for one that listens everywhere."""
+    """Replaces an address that listens everywhere by one to connect to."""
     parts = urlsplit(url)
     host = _EVERYWHERE.get(parts.hostname or "", parts.hostname or "")
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port}"
@@ -115,8 +115,8 @@ def _write(file: Path, note: RunningGateway) -> None:
 
 
 def noted_gateways(data_dir: Path) -> list[RunningGateway]:
-    """The notes of live processes, newest first, launched ones last. Notes of dead processes are removed. A note that
-    cannot be read is skipped but kept while its process lives: it may be half written, or of another version."""
+    """The notes of live processes, newest first, launched ones last. Notes of dead processes are removed. An unreadable
+    note of a live process is skipped and kept: it may be half written or of another version."""
     found: list[RunningGateway] = []
     for file in sorted((data_dir / FOLDER).glob("*.json")):
         note = _read(file)
@@ -135,7 +135,7 @@ def _read(file: Path) -> RunningGateway | None:
         if not all(isinstance(getattr(note, name), kind) for name, kind in _KINDS):
             return None
         return note if urlsplit(note.url).port else None
-    except (OSError, ValueError, TypeError, RecursionError):  # of another version, or half written
+    except (OSError, ValueError, TypeError, RecursionError):  # another version, or half written
         return None
 
 
@@ -150,7 +150,7 @@ _KINDS: Final[tuple[tuple[str, type], ...]] = (
 
 
 def _pid_of(file: Path) -> int:
-    """By its name; 0 where that says nothing."""
+    """The process id in the file's name; 0 if there is none."""
     word = file.stem.partition("-")[0]
     return int(word) if word.isascii() and word.isdigit() else 0
 
@@ -168,8 +168,8 @@ def process_exists(pid: int) -> bool:
 
 
 def is_another_process(note: RunningGateway) -> bool:
-    """Its process has gone, and the id was given to one that was started later. Known on Linux only; where the clock
-    was changed it may be wrong, so it is for gateways that do not answer."""
+    """Whether the process id now belongs to a process that was started after the gateway. Known only on Linux, and
+    unreliable after clock changes, so it is used only for gateways that do not answer."""
     try:
         ticks = int(Path(f"/proc/{note.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
         lines = Path("/proc/stat").read_text(encoding="utf-8").splitlines()
@@ -184,14 +184,14 @@ _CLOCKS_S: Final = 60.0
 
 class GatewayAnswer(Struct, frozen=True):
     status: int
-    """0: no answer."""
+    """The HTTP status; 0 without an answer."""
     backend: str = ""
-    """The backend of the gateway that answered; empty if another program did."""
+    """The backend of the answering gateway; empty for another program."""
     body: Any = None
 
 
 def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayAnswer:
-    """GET, without proxies. Blocking."""
+    """Sends GET without proxies. Blocking."""
     import http.client
 
     parts = urlsplit(url)
@@ -214,12 +214,12 @@ def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayA
 
 
 def answering_gateways(data_dir: Path) -> Iterator[RunningGateway]:
-    """Of this user, newest first; one behind TLS is not asked. Blocking."""
+    """This user's gateways that answer, newest first; gateways behind TLS are included without a call. Blocking."""
     return (note for note in noted_gateways(data_dir) if note.url.startswith("https:") or answers(note.url))
 
 
 def answers(url: str) -> bool:
-    """A gateway serves there. `/healthz` is open to everybody."""
+    """Whether a gateway answers at the address. `/healthz` needs no key."""
     return bool(ask(url, "/healthz").backend)
 
 

@@ -1,5 +1,5 @@
-"""What `caretway setup` changed, and what was there before: one file for each client in the data directory. Reads and
-writes clients' files: atomic, links are followed, mode and line ends stay.
+"""The record of changes by `caretway setup`, with the original texts: one file for each client in the data directory.
+Also reads and writes clients' files: atomically, following links, keeping mode and line ends.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .process import CommandFailed
 
 FOLDER: Final = "setup"
 _MAX_FILE: Final = 10_000_000
-"""No configuration is larger."""
+"""The maximum size of a configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
     plan: FilePlan
     before: str | None
-    """None: there was no file."""
+    """The original text; None if there was no file."""
     after: str
     made: tuple[str, ...] = ()
-    """Directories that were made for it."""
+    """Directories that were created for the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Journal:
         write_text(self._folder / f"{record.client}.json", json.dumps(body, ensure_ascii=False), 0o600)
 
     def put_back(self, client: str, record: SetupRecord | None) -> None:
-        """Restore the record of before; None: there was none."""
+        """Restores the earlier record; None deletes the client's record."""
         if record is None:
             self.forget(client)
         else:
@@ -84,8 +84,8 @@ def _record(body: Any) -> SetupRecord:
 
 
 def read_text(path: Path) -> str | None:
-    """None: there is no such file. Line ends stay as they are."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    """Reads a file with its line ends; None if there is none."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
         raise CommandFailed(f"{path} is not a regular file, so it is left alone")
     try:
         with path.open("rb") as opened:
@@ -102,16 +102,16 @@ def read_text(path: Path) -> str | None:
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Whole or not at all. A link stays a link, an existing file keeps its mode."""
+    """Writes the whole file or nothing. A link stays a link, and an existing file keeps its mode."""
     try:
-        path.resolve().parent.stat()  # a client's directory that a link leads to is not made
+        path.resolve().parent.stat()  # does not create the directory that a link leads to
         write_file(path, text, mode=mode, keep=True)
     except OSError as failure:
         raise CommandFailed(f"{path} cannot be written: {failure.strerror}") from failure
 
 
 def make_folders(path: Path) -> tuple[str, ...]:
-    """The directories above a file; returns those that were not there, innermost first."""
+    """Creates the directories above a file; returns the created ones, innermost first."""
     missing = [folder for folder in path.parents if not folder.exists()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def make_folders(path: Path) -> tuple[str, ...]:
 
 
 def remove_folders(folders: Sequence[str]) -> None:
-    """Remove the folders that are still empty."""
+    """Removes the directories that are empty."""
     for folder in folders:
         with suppress(OSError):
             os.rmdir(folder)

@@ -1,5 +1,5 @@
-"""Shell commands as they are shown: folded to the terminal's width in such a way that a shell still takes them. JSON
-goes on after a comma, other words after a backslash. Text in, text out.
+"""Folds shell commands to the terminal's width so that a shell still accepts them: JSON after a comma, other words
+after a backslash. Text in, text out.
 """
 
 import json
@@ -17,7 +17,7 @@ _PIECES: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",{])*[,{]? ?')
 
 
 def command(words: Sequence[str], width: int) -> list[str]:
-    """`words` are quoted already. `width` 0: one line, however long."""
+    """`words` are already quoted. `width` 0 makes one line of any length."""
     lines: list[str] = []
     line = ""
     for group in _with_values(words):
@@ -30,7 +30,7 @@ def command(words: Sequence[str], width: int) -> list[str]:
 
 
 def _with_values(words: Sequence[str]) -> list[str]:
-    """A flag and the word after it stay in one line."""
+    """Keeps a flag and its value on one line."""
     groups: list[str] = []
     for word in words:
         flag = groups[-1] if groups else ""
@@ -49,7 +49,7 @@ def export(name: str, value: str, width: int) -> list[str]:
 
 
 def between_values(line: str, width: int) -> list[str]:
-    """A line of JSON, or of a program's literal, that goes on below after a comma; never within a string."""
+    """Folds a line of JSON, or of a program's literal, after commas, never within a string."""
     if not 0 < width < len(line):
         return [line]
     inner = line[: len(line) - len(line.lstrip())] + _CONTINUED

@@ -1,5 +1,5 @@
-"""`caretway simulate`: the simulated Cursor as a server of its own: profile, HTTP version, TLS with a temporary
-certificate authority.
+"""`caretway simulate`: runs the simulated Cursor as a server: profile, HTTP version, TLS with a temporary certificate
+authority.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ examples:
 """
 
 _LABELS: Final = 13
-"""Columns before the values: the longest label, and what is around it."""
+"""Columns before the values: the longest label and its padding."""
 _LEAST_ROOM: Final = 20
 _PROXY_FAULTS: Final = ("silent", "closes", "closes_later", "garbage", "forbids", "negotiate")
 
@@ -100,7 +100,7 @@ def _port(text: str) -> int:
 
 
 def _proxy(text: str) -> tuple[str, str, int]:
-    """User, password and port."""
+    """Parses a proxy's user, password and port."""
     who, _, port = text.rpartition("@")
     user, _, password = who.partition(":")
     return user, password, _port(port)
@@ -190,14 +190,14 @@ async def _simulate(
 
 
 def _through(user: str, password: str, port: int) -> str:
-    """The proxy's address as it is written into variables."""
+    """The proxy's address as variables contain it."""
     from urllib.parse import quote
 
     return f"{quote(user, safe='')}:{quote(password, safe='')}@127.0.0.1:{port}" if user else f"127.0.0.1:{port}"
 
 
 def ready(host: str, port: int, authority: Path | None, style: Style, proxy: str = "", width: int = 0) -> list[str]:
-    """The address comes first: scripts wait for that line. `proxy`: its address, with user and password."""
+    """The lines after the start. The address is first: scripts wait for it. `proxy`: with user and password."""
     name = f"[{host}]" if ":" in host else host
     scheme = "http" if authority is None else "https"
     url = f"{scheme}://{name}:{port}"

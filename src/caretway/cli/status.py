@@ -1,5 +1,5 @@
-"""`caretway status`: which backend would be used, who is signed in, with which credentials and until when; the exit
-code says whether somebody is. With `--cluster` the gateways of a cluster (`cluster_status.py`).
+"""`caretway status`: the backend that would be used, the account, its credentials and their expiry; the exit code says
+whether the user is signed in. `--cluster` shows the gateways of a cluster (`cluster_status.py`).
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ class Report:
     signed_in: bool | None
     detail: str
     url: str | None
-    """The API's, for backends that connect to it themselves."""
+    """The API's address, for backends that connect to it themselves."""
     account: str | None = None
-    """Who is signed in, if known. This and the next two are not for backends with their own sign-in."""
+    """The signed-in account, if known. Like the next two fields, unset for backends with their own sign-in."""
     credential: str | None = None
-    """The kind of credentials, and where they come from."""
+    """The kind and source of the credentials."""
     expires: str | None = None
     """When the access token expires, in UTC. None if unknown, as for an API key."""
     renewal: str | None = None
-    """Why it is not renewed before that, and what to type. None: it is."""
+    """Why the token is not renewed before it expires, and what to type. None if it is renewed."""
     passthrough: bool = False
     """Every client sends its own Cursor API key."""
     gateways: list[dict[str, Any]] = field(default_factory=list)
-    """Those that run, as `doctor` judges them."""
+    """The running gateways with the findings of `doctor`."""
     quota: dict[str, Any] | None = None
-    """As `/caretway/v1/account` has it; None when not signed in."""
+    """The quota in the format of `/caretway/v1/account`; None if not signed in."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -141,15 +141,15 @@ class AccountFacts:
     renewal: str | None = None
     """Why the sign-in is not renewed, and what to type."""
     over: bool = False
-    """It is not renewed, and its token has expired."""
+    """The sign-in is not renewed, and its token has expired."""
 
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
-    """Who is signed in, with what, until when. Call it after `backend.status`, which may renew the token."""
+    """The account, its credentials and their expiry. Call this after `backend.status`, which may renew the token."""
     from ..accounts.account import Account, term, utc_text
     from ..upstream import holder, sign_ins
 
-    if backend == "sdk":  # it takes an API key and nothing else
+    if backend == "sdk":  # it accepts only an API key
         held = holder(replace(settings, access_token=None))
         account = Account(api_key=held.api_key, who=held.who) if held.api_key else Account()
     else:
@@ -208,20 +208,20 @@ def as_lines(report: Report, style: Style, screen: int = 0) -> list[str]:
 
 # ---- doctor gateways
 
-# What `doctor` and `status` say of gateways that are running: an old version, another backend than the settings
-# choose now, simulated answers although there is a sign-in since; and whether a live account has ever answered.
+# Findings of `doctor` and `status` about running gateways: an old version, another backend than the current settings
+# choose, simulated answers despite a sign-in; and whether a live account has ever answered.
 
 _SIMULATOR: Final = "simulator"
 
 
 def check_gateways(data_dir: Path, backend: str) -> list[Finding]:
-    """`backend`: what `caretway serve` would use now; empty if it would not start."""
+    """`backend`: the backend that `caretway serve` would use now; empty if it would not start."""
     asked = [(note, answers(note.url)) for note in noted_gateways(data_dir)]
     return [judged(note, backend, alive=alive) for note, alive in asked if alive or not is_another_process(note)]
 
 
 def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __version__) -> Finding:
-    """Pure. What is wrong with a gateway that runs."""
+    """The finding about a running gateway. Pure."""
     what = f"{note.url}, backend {note.backend}, version {note.version}, process {note.pid}"
     again = f"Stop it (kill {note.pid}, or Ctrl-C where it runs), then start it again: caretway serve"
     if not alive and note.url.startswith("http:"):
@@ -240,7 +240,7 @@ def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __
 
 
 def check_history(data_dir: Path) -> Finding:
-    """Whether an account of Cursor has answered here, ever: no check is as good as that."""
+    """Whether a Cursor account has ever answered here, which proves more than any check."""
     answered = last_answer(data_dir)
     if answered is None:
         return Finding("history", True, "no account of Cursor has answered here yet")
@@ -250,7 +250,7 @@ def check_history(data_dir: Path) -> Finding:
 
 
 def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
-    """(backend, model, when) of the last answer that was no simulation; None: there is none, or no ledger."""
+    """(backend, model, time) of the last answer that was not simulated; None without such an answer or a ledger."""
     from ..storage.database import read_database
     from ..usage.queries import last_answer as answered
     from ..usage.writing import FILE_NAME, LEDGER

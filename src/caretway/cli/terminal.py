@@ -1,7 +1,7 @@
-"""How commands look: aligned columns, folded lines, colours, a block that stands out. Whether there is colour
-(NO_COLOR) is decided in `config/loading.py`. Text in, text out.
+"""Formats output of commands: aligned columns, folded lines, colours, highlighted blocks. `config/loading.py` decides
+whether there is colour (NO_COLOR).
 
-Text in, text out; only `style_for` looks at a stream. Frames are plain ASCII, so any console can show them.
+Text in, text out; only `style_for` inspects a stream. Frames are plain ASCII, so any console can show them.
 """
 
 import re
@@ -22,7 +22,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 
 
 class Style(Struct, frozen=True):
-    """Marks text up for a terminal, or leaves it alone."""
+    """Adds terminal markup to text, or leaves it unchanged."""
 
     colour: bool = False
 
@@ -45,7 +45,7 @@ class Style(Struct, frozen=True):
         return self._mark("31", text)
 
     def loud(self, lines: Sequence[str]) -> list[str]:
-        """A block that stands out: inverse on a terminal, framed with stars elsewhere."""
+        """A highlighted block: inverse on a terminal, framed with stars elsewhere."""
         width = max(map(len, lines))
         if self.colour:
             return [self._mark("1;7;33", f" {line.ljust(width)} ") for line in lines]
@@ -60,8 +60,8 @@ def style_for(stream: TextIO) -> Style:
 def pairs(
     rows: Sequence[tuple[str, str]], style: Style, *, width: int = 0, indent: str = GAP, screen: int = 0
 ) -> list[str]:
-    """`label  value` lines with the values in one column, at least `width` after the labels' start. Values without
-    colour are folded to a `screen` of so many columns."""
+    """`label  value` lines with aligned values, at least `width` after the labels' start. Values without colour are
+    folded to `screen` columns."""
     column = max([width, *(len(label) for label, _ in rows)])
     room = max(_LEAST_ROOM, screen - len(indent) - column - len(GAP)) if screen else 0
     lines = []
@@ -84,7 +84,7 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) 
 
 
 def figure_row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """A row of a table of figures: the first cell is a name, shortened to its column, the others are set right."""
+    """A row of a table of figures: a name, shortened to its column, then right-aligned figures."""
     name, *figures = cells
     numbers = [cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True)]
     return GAP.join([cut(name, widths[0]).ljust(widths[0]), *numbers])
@@ -95,7 +95,7 @@ def cut(text: str, room: int) -> str:
 
 
 def fitted(words: Sequence[str], room: int) -> str:
-    """As many of the words as fit (at least one), separated by commas, and how many more there are."""
+    """As many words as fit (at least one), separated by commas, and the number of omitted words."""
     line = ", ".join(words)
     for left_out in range(1, len(words)):
         if len(line) <= room:
@@ -105,7 +105,7 @@ def fitted(words: Sequence[str], room: int) -> str:
 
 
 def folded(text: str, room: int) -> list[str]:
-    """The text in lines that are no longer than `room`, cut after a separator where there is one. Nothing is lost."""
+    """Splits the text into lines of at most `room`, after a separator if possible. Keeps every character."""
     lines: list[str] = []
     while len(text) > room:
         cut = max(text.rfind(mark, room // 2, room) for mark in _SEPARATORS) + 1 or room
@@ -115,25 +115,25 @@ def folded(text: str, room: int) -> list[str]:
 
 
 def wrapped(text: str, room: int) -> list[str]:
-    """Wrap between words; only a word longer than `room` is cut."""
+    """Wraps between words; only a word longer than `room` is split."""
     lines = wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
     return [part for line in lines for part in folded(line, room)]
 
 
 class AnswerFolder:
-    """Folds text that comes in pieces to a terminal's columns, between words. A word waits until it is whole, and
-    spaces until a word follows in the same line. Code (between fences, or indented by four) stays as it is."""
+    """Folds streamed text to a terminal's columns, between words. A word is held until it is complete, spaces until a
+    word follows on the line. Code (between fences, or indented by four) stays unchanged."""
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
         self._used = 0
-        """Columns of the line on the screen."""
+        """Columns used in the current line of the screen."""
         self._spaces = ""
         self._word = ""
         self._long = False
-        """The word began before: it is longer than a line, and is not cut."""
+        """The current word is longer than a line and already begun; the rest is not folded."""
         self._start = ""
-        """The first characters of the text's line: they tell whether it is code."""
+        """The first characters of the text's line, which show whether it is code."""
         self._fenced = False
 
     def feed(self, text: str) -> str:
@@ -154,7 +154,7 @@ class AnswerFolder:
             shown = self._place()
             self._spaces += letter
             return shown
-        if _columns_of(letter) == 2:  # scripts without spaces may be broken anywhere
+        if _columns_of(letter) == 2:  # scripts without spaces may be folded anywhere
             before = self._place()
             self._word = letter
             return before + self._place()
@@ -184,7 +184,7 @@ _START: Final = 4
 
 
 def width(text: str) -> int:
-    """Columns on a terminal: wide characters take two, marks on others none."""
+    """Columns on a terminal: two for wide characters, none for combining marks."""
     return sum(_columns_of(letter) for letter in text)
 
 
@@ -195,8 +195,8 @@ def _columns_of(letter: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Text of others for a terminal: control characters, which could do anything there, are left out, and
-    those that reorder text (bidi)."""
+    """Removes control characters and characters that reorder text (bidi) from foreign text, which could otherwise
+    control the terminal."""
     return _CONTROLS.sub("", text)
 
 
@@ -205,17 +205,17 @@ def terminal_width(unknown: int = 100) -> int:
 
 
 BLOCKS: Final = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
-"""Eighths of a cell."""
+"""Blocks from one to eight eighths of a cell."""
 ASCII_LEVELS: Final = ".:-=+*#"
 
 
 def levels_for(stream: TextIO) -> str:
-    """The characters of a chart that this stream can show."""
+    """The chart characters that the stream can show."""
     return BLOCKS if "utf" in (stream.encoding or "").lower() else ASCII_LEVELS
 
 
 def chart(values: Sequence[float], height: int, levels: str) -> list[str]:
-    """Values as columns, `height` lines high, the top line first. A value above zero is always seen."""
+    """Draws values as columns of `height` lines, the top line first. A value above zero is always visible."""
     top = max(values, default=0.0)
     steps = [0 if value <= 0 else max(1, round(value / top * height * len(levels))) for value in values]
 

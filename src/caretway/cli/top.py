@@ -1,5 +1,5 @@
-"""`caretway top`: what the running gateway does, live in the terminal: the last hour, its turns in a table, keys to
-sort them, to cancel one, to quit. On a pipe, with `--once` or `--json`, it prints once. It asks the dashboard's API.
+"""`caretway top`: a live view of the running gateway: the last hour, a table of turns, keys to sort, to cancel a turn
+and to quit. On a pipe, or with `--once` or `--json`, it prints once. Data comes from the dashboard's API.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ examples:
 """
 EVERY_S: Final = 1.0
 HOUR_EVERY: Final = 5
-"""How many looks at the turns there are for one at the last hour."""
+"""The number of refreshes of the turns for each refresh of the last hour."""
 PATIENCE_S: Final = 10.0
 MAX_ANSWER: Final = 4_000_000
 _ENTER: Final = "\x1b[?1049h\x1b[?25l"
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class WatchedGateway:
-    """The dashboard's API of one gateway. Blocking."""
+    """A client of one gateway's dashboard API. Blocking."""
 
     def __init__(self, url: str, key: str) -> None:
         parts = urlsplit(url)
@@ -85,7 +85,7 @@ class WatchedGateway:
         return found
 
     def overview(self) -> dict[str, Any]:
-        """The last hour; why it is not known, where the ledger cannot be read."""
+        """The last hour, or why it is unknown if the ledger cannot be read."""
         try:
             found: dict[str, Any] = self._ask("GET", "/caretway/v1/overview")
         except CommandFailed as failure:
@@ -93,7 +93,7 @@ class WatchedGateway:
         return found
 
     def cancel(self, turn: str) -> str:
-        """What came of it, in words."""
+        """Cancels a turn and returns the outcome in words."""
         try:
             self._csrf = self._ask("GET", "/caretway/v1/session")["csrf"] or ""
             self._ask("DELETE", f"/caretway/v1/turns/{quote(turn, safe='')}")
@@ -193,7 +193,7 @@ def _draw(lines: list[str]) -> None:
 
 
 def _keys(keyboard: int, patience: float) -> list[bytes]:
-    """What was pressed, if anything was; an arrow is one key."""
+    """The pressed keys, if any; an arrow is one key."""
     ready, _, _ = select.select([keyboard], [], [], patience)
     if not ready:
         return []
@@ -205,7 +205,7 @@ def _keys(keyboard: int, patience: float) -> list[bytes]:
 
 @contextmanager
 def _raw_terminal() -> Iterator[int]:
-    """Keys come at once and are not shown; the screen is another one, and all is as before at the end."""
+    """Delivers keys at once without echo, on the alternate screen. Restores the terminal at the end."""
     import termios
     import tty
 

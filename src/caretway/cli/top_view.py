@@ -1,5 +1,5 @@
-"""How `caretway top` looks: what the gateway is and does, the last hour as small charts, today's cost, live turns as a
-table that fits the terminal, the last error, the keys. Snapshots and a size in, lines out.
+"""The view of `caretway top`: the gateway's state, the last hour as small charts, today's cost, a table of live turns
+that fits the terminal, the last error, the keys. Converts snapshots and a size to lines.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _HEADS: Final = ("STATE", "MODEL", "CLIENT", "SESSION", "SINCE", "TOKENS", "WAIT
 _RIGHT: Final = frozenset({4, 5})
 KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _FEWEST: Final = (8, 12, 8, 9, 5, 6, 8)
-"""Columns that each has at least; names give way first."""
+"""The minimum width of each column; names are shortened first."""
 _BAR: Final = 10
 _AROUND: Final = 7
-"""Lines that are not turns: three on top, an empty one, the table's head, error and keys."""
+"""Lines other than turns: three on top, an empty one, the table's head, error and keys."""
 _HOUR_FROM: Final = 20
-"""Lines of a terminal that has room for the last hour."""
+"""The minimum height of a terminal that shows the last hour."""
 _CELLS: Final = 30
-"""Of a chart: two minutes each."""
+"""The cells of a chart, two minutes each."""
 _STATES: Final = {"parked": "waiting"}
 
 
 @dataclass(frozen=True, slots=True)
 class TopState:
-    """What the user has chosen."""
+    """The user's choices."""
 
     sort: str = "since"
     reverse: bool = False
     chosen: str = ""
-    """The id of a turn."""
+    """The id of the chosen turn."""
     asking: bool = False
-    """Whether the chosen turn is to be cancelled."""
+    """Whether the user is asked to confirm cancelling the chosen turn."""
     remark: str = ""
 
 
@@ -51,7 +51,7 @@ def ordered(turns: Sequence[dict[str, Any]], state: TopState) -> list[dict[str, 
 def screen(
     now: dict[str, Any], overview: dict[str, Any], state: TopState, style: Style, width: int, height: int, levels: str
 ) -> list[str]:
-    """A whole screen: at most `height` lines of at most `width` columns. `levels`: the characters of charts."""
+    """A whole screen of at most `height` lines and `width` columns. `levels`: the chart characters."""
     turns = ordered(now["turns"], state)
     hour = _hour(overview, style, width, levels) if height >= _HOUR_FROM else []
     room = max(1, height - _AROUND - len(hour))
@@ -67,7 +67,7 @@ def screen(
 
 
 def listing(now: dict[str, Any], overview: dict[str, Any], style: Style, width: int, levels: str) -> list[str]:
-    """The view without key bindings, for a pipe: as long as it needs."""
+    """The view without keys, for a pipe, in full length."""
     turns = ordered(now["turns"], TopState())
     table = _table(turns, TopState(), style, width, now["at"]) if turns else ["nothing is running"]
     error = _error(now, style, width)
@@ -93,7 +93,7 @@ def _about(now: dict[str, Any], style: Style, width: int) -> list[str]:
 
 
 def _hour(overview: dict[str, Any], style: Style, width: int, levels: str) -> list[str]:
-    """The last sixty minutes, and what today cost; nothing if no ledger is kept."""
+    """The last sixty minutes and today's cost; empty if no ledger is kept."""
     minutes = overview["minutes"]
     if not minutes:
         trouble = printable(overview.get("trouble", ""))
@@ -149,7 +149,7 @@ def _bar(percent: float | None) -> str:
 def _table(turns: Sequence[dict[str, Any]], state: TopState, style: Style, width: int, at: float) -> list[str]:
     rows = [_cells(turn, at) for turn in turns]
     widths = [max(least, *(len(row[index]) for row in (_HEADS, *rows))) for index, least in enumerate(_FEWEST)]
-    for index in (1, 6, 2):  # the model's name gives way first, then the tools, then the client
+    for index in (1, 6, 2):  # names are shortened in this order: model, tools, client
         spare = sum(widths) + len(GAP) * (len(widths) - 1) - width
         widths[index] = max(_FEWEST[index], widths[index] - max(0, spare))
 

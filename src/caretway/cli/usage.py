@@ -1,7 +1,7 @@
-"""`caretway usage`: what was used and what it cost, by hour, day, model, key, client, conversation, reason or kind; as
-a table, JSON or CSV; quota above, a chart and why histories were sent again below. `--forget` empties the ledger.
+"""`caretway usage`: usage and cost by hour, day, model, key, client, conversation, reason or kind, as a table, JSON or
+CSV, with the quota, a chart, and reasons of replays. `--forget` empties the ledger.
 
-It reads the ledger's file, so the gateway need not run. Cursor is asked for the quota and its own list of events only.
+It reads the ledger's file, so no gateway needs to run. Cursor is asked only for the quota and its list of events.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ examples:
 """
 GROUPS: Final = ("hour", "day", "model", "key", "client", "conversation", "reason", "kind")
 SHOWN_ROWS: Final = 20
-"""Groups in a table; JSON and CSV have all."""
+"""The maximum number of groups in a table; JSON and CSV have all groups."""
 HOURS_UP_TO_S: Final = 50 * 3600.0
-"""Longer times are shown by day."""
+"""Longer spans are shown by day."""
 MAX_SLOTS: Final = 62
 _PERIODS: Final = ("today", "week", "month", "all")
 NAMED_UNPRICED: Final = 3
-"""Models without a price that are named."""
+"""The number of models without a price that are named."""
 _SINCE: Final = re.compile(r"(\d{1,4})([hdw])")
 _HOURS: Final = {"h": 1, "d": 24, "w": 168}
 
@@ -126,7 +126,7 @@ def price_list(settings: Settings) -> PriceList:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The ledger to read; one in memory when nothing was written yet."""
+    """Opens the ledger for reading, or an empty one in memory if nothing was written yet."""
     from ..storage.database import open_or_memory, read_database
     from ..usage.writing import LEDGER
 
@@ -135,7 +135,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """A damaged page may be found by any query."""
+    """Converts database errors to CommandFailed: any query may find a damaged page."""
     try:
         yield
     except sqlite3.Error as failure:
@@ -154,7 +154,7 @@ def _forget(path: Path) -> int:
 
 
 async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], UsageEvents | None]:
-    """What is left, and what single runs cost since then, where Cursor reports."""
+    """The quota and the cost of single runs since then, if Cursor reports them."""
     from ..core.account_usage import unknown_account
     from ..core.errors import GatewayError
     from ..upstream import open_backend, passes
@@ -174,8 +174,8 @@ async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], Usag
 
 
 def span_of(period: str | None, since: str | None, now: datetime) -> tuple[float, str]:
-    """(unix seconds, words); days are those of the time zone of `now`, without one those of the machine, whose clocks
-    may have been changed in between."""
+    """(unix seconds, description). Days are those of `now`'s time zone; without one, of the machine's, with its clock
+    changes."""
     if since is not None:
         if period is not None:
             raise CommandFailed("--since and a period exclude each other", "leave one of them out", exit_code=2)
@@ -224,7 +224,7 @@ class UsageReport:
         self._listed = listed
 
     def as_lines(self, title: str, style: Style, width: int, levels: str) -> list[str]:
-        """`levels`: the characters of charts; empty: there are none."""
+        """`levels`: the chart characters; empty for no charts."""
         from ..usage.prices import age_days
         from ..usage.queries import Totals
         from . import usage_view as view
@@ -267,7 +267,7 @@ class UsageReport:
         return view.over_time([found.get(name, Totals(name)) for name in names], by, style, width, levels)
 
     def as_json(self) -> Iterator[str]:
-        """Piece by piece: there may be many groups."""
+        """Yields the JSON in pieces, because there may be many groups."""
         from ..usage.prices import AS_OF, SOURCE, age_days
         from ..usage.queries import Totals, figures
 

@@ -1,5 +1,5 @@
-"""How `caretway usage` looks: a table of groups with compact figures and bars, what the cost is made of, what sessions
-saved, why conversations were replayed. Text out; it fits 80 columns, or the terminal's.
+"""The view of `caretway usage`: a table of groups with compact figures and bars, the parts of the cost, savings by
+sessions, reasons of replays. Fits 80 columns, or the terminal's width.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from .terminal import GAP, Style, chart, figure_row, folded, printable
 
 BAR: Final = 8
 LEAST_NAME: Final = 10
-"""Columns that the name of a group has at least."""
+"""The minimum width of a group's name."""
 WHOLE_NAME: Final = 20
-"""Names of this length are not cut for the sake of a bar."""
+"""Names up to this length are not shortened to make room for a bar."""
 NAMELESS: Final[dict[By, str]] = {
     "key": "(no key)",
     "client": "(not named)",
@@ -31,7 +31,7 @@ _HEADS: Final = ("resp", "runs", "unreported", "fresh", "written", "cached", "ou
 class PriceFacts:
     age_days: int
     own: int = 0
-    """How many of the prices are the user's own."""
+    """The number of prices set by the user."""
 
 
 def compact(count: int) -> str:
@@ -44,7 +44,7 @@ def compact(count: int) -> str:
 
 
 def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: int, *, bars: bool) -> list[str]:
-    """The groups, and their sum below. A column that is empty in every row is left out."""
+    """The groups and their sum. A column that is empty in every row is left out."""
     named = [(row.group or NAMELESS.get(by, "all"), row) for row in rows if row.responses or row.runs]
     if by == "all":
         named = [("all", total)]
@@ -69,7 +69,7 @@ def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: in
 
 
 def _cells(row: Totals) -> tuple[str, ...]:
-    counted = row.runs > row.unreported  # what nobody counted has no figure
+    counted = row.runs > row.unreported  # uncounted runs have no figures
     read = (compact(row.input), compact(row.cache_write) if row.cache_write else "", compact(row.cache_read))
     return (
         *(str(count) if count else "" for count in (row.responses, row.runs, row.unreported)),
@@ -82,7 +82,7 @@ CHART_LINES: Final = 4
 
 
 def over_time(rows: Sequence[Totals], by: By, style: Style, width: int, levels: str) -> list[str]:
-    """Tokens and cost as two charts on one axis of hours or days; nothing if there is one column only."""
+    """Two charts, tokens and cost, on one axis of hours or days; empty for a single column."""
     if len(rows) < 2:
         return []
     most = max(row.tokens for row in rows)
@@ -91,7 +91,7 @@ def over_time(rows: Sequence[Totals], by: By, style: Style, width: int, levels: 
     each = max(1, min(3, (width - margin - 2) // len(rows)))
 
     def drawn(values: Sequence[float], top: str, height: int) -> list[str]:
-        # a gap between columns, where there is room for one
+        # a gap between columns if there is room
         wide = [value for value in values for _ in range(max(1, each - 1))]
         lines = chart(wide, height, levels)
         if each > 1:
@@ -122,7 +122,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def cost_lines(total: Totals, facts: PriceFacts, unpriced: Sequence[str] = ()) -> list[str]:
-    """What stands behind the number, and what is not in it."""
+    """The sources of the cost, and what it does not include."""
     lines: list[str] = []
     if total.told_cents is not None:
         lines.append(f"{dollars(total.told_cents)} as Cursor reported it; its own events may lag ten minutes.")
@@ -150,7 +150,7 @@ def cost_lines(total: Totals, facts: PriceFacts, unpriced: Sequence[str] = ()) -
 
 
 def event_lines(cost: EventCost) -> list[str]:
-    """What Cursor's own list has, and what it does not have."""
+    """The cost in Cursor's own list of events, and what the list lacks."""
     if not cost.conversations:
         return []
     of = f"{cost.conversations} of {_many(cost.conversations + cost.missing, 'conversation')}"

@@ -1,9 +1,8 @@
-"""Merges defaults < TOML file < environment < flags, and remembers which won: empty variables, `~` and paths relative
-to the file, `[advanced]`, paths that must exist, unknown CARETWAY_ variables. Reads os.environ, also for NO_COLOR and
-whether there is a desktop.
+"""Merges defaults < TOML file < environment < flags and records each value's source. Handles empty variables, `~`,
+paths relative to the file, `[advanced]`, paths that must exist, and unknown CARETWAY_ variables.
 
-`load` gets everything as arguments, except the file's text. `load_from_process` and the functions after it are the edge
-that reads os.environ.
+`load` gets everything but the file's text as arguments. `load_from_process` and the functions after it read os.environ,
+also for NO_COLOR and to detect a desktop.
 """
 
 import os
@@ -21,8 +20,8 @@ from .settings import BY_NAME, SETTINGS, Settings, setting_named
 
 
 def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_file: Path | None = None) -> Settings:
-    """Merge the sources. `argv_values`: setting name -> the flag's value, None if the flag was not given. `config_file`
-    is read unless --config or CARETWAY_CONFIG names another one; it must exist."""
+    """Merges the sources. `argv_values`: setting name -> the flag's value, None if the flag was not given.
+    `config_file` is read unless --config or CARETWAY_CONFIG names another file, which must exist."""
     for name in argv_values:
         setting_named(name, "flags")
     home = home_directory(environ)
@@ -42,7 +41,7 @@ def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_f
         else:
             if file is not None and name in table:
                 origins[name] = f"file {file}"
-                # A relative path in the file means: seen from the file, wherever the gateway is started.
+                # A relative path in the file is relative to the file, wherever the gateway is started.
                 values[name] = _anchored(setting.read(table[name], origins[name]), file.parent, home)
     return Settings(**values, origins=MappingProxyType(origins))
 
@@ -50,7 +49,7 @@ def load(argv_values: Mapping[str, object], environ: Mapping[str, str], config_f
 def _given(
     setting: Setting, argv_values: Mapping[str, object], environ: Mapping[str, str]
 ) -> Iterator[tuple[str, object]]:
-    """The values that flags and environment give to a setting, strongest first. An empty variable does not count."""
+    """The values of a setting from flags and environment, strongest first. Empty variables do not count."""
     given = argv_values.get(setting.name)
     if given is not None:
         flag = setting.flag or "--" + setting.name
@@ -61,7 +60,7 @@ def _given(
 
 
 def _anchored(value: Any, base: Path, home: Path) -> Any:
-    """Paths: `~` means the home directory, relative ones start at `base`. Anything else is left alone."""
+    """Expands `~` to the home directory and makes relative paths start at `base`. Other values stay unchanged."""
     if isinstance(value, tuple):
         return tuple(_anchored(item, base, home) for item in value)
     if not isinstance(value, Path):
@@ -70,13 +69,13 @@ def _anchored(value: Any, base: Path, home: Path) -> Any:
 
 
 def _read_toml(file: Path, origin: str) -> Mapping[str, object]:
-    import tomllib  # only when there is a file
+    import tomllib  # needed only for a file
 
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as failure:
         raise ConfigError("config", origin, f"cannot read {file}: {failure.strerror or failure}") from failure
-    except (ValueError, RecursionError) as failure:  # not TOML, or not even UTF-8
+    except (ValueError, RecursionError) as failure:  # not TOML, or not UTF-8
         raise ConfigError("config", f"file {file}", f"this is not TOML: {failure}") from failure
     table = _flat(table, f"file {file}")
     if "config" in table:
@@ -85,8 +84,8 @@ def _read_toml(file: Path, origin: str) -> Mapping[str, object]:
 
 
 def _flat(table: dict[str, object], origin: str) -> dict[str, object]:
-    """The file's values by setting name. The `[advanced]` table holds advanced settings only. They also work above it,
-    where all settings once were, but not in both places."""
+    """The file's values by setting name. `[advanced]` may hold only advanced settings. For compatibility they may be
+    outside it, but not in both places."""
     inner = table.pop(ADVANCED, {})
     if not isinstance(inner, dict):
         raise ConfigError(ADVANCED, origin, f"{ADVANCED} is a table of settings: write [{ADVANCED}]")
@@ -101,7 +100,7 @@ def _flat(table: dict[str, object], origin: str) -> dict[str, object]:
 
 
 def load_from_process(argv_values: Mapping[str, object]) -> Settings:
-    """Settings of this process: its environment, the user's file, and the paths checked against the disk."""
+    """The settings of this process from its environment and the user's file; paths are checked on the disk."""
     usual = user_config_file(os.environ)
     settings = load(argv_values, os.environ, usual if usual.is_file() else None)
     for setting in SETTINGS:
@@ -118,7 +117,7 @@ def _is_there(place: Path, what: str) -> bool:
 
 
 def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """A warning for each variable that has our prefix and is not a setting: probably a typo."""
+    """A warning for each variable with our prefix that is no setting: probably a typo."""
     names = [name.removeprefix(PREFIX) for setting in SETTINGS for name in setting.env_names if name.startswith(PREFIX)]
     seen = sorted(os.environ if environ is None else environ)
     words = [name.removeprefix(PREFIX) for name in seen if name.startswith(PREFIX)]
@@ -126,20 +125,20 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ..
 
 
 def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
-    """Use colour on a terminal, unless the user asked for none (https://no-color.org)."""
+    """Whether to use colour: on a terminal, unless the user disabled it (https://no-color.org)."""
     variables = os.environ if environ is None else environ
     return is_tty and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
 
 
 def settings_file(argv_values: Mapping[str, object]) -> Path:
-    """The file that this process reads, or would read if it existed. What is in it does not matter."""
+    """The file that this process reads, or would read if it existed. The content is not checked."""
     for origin, given in _given(BY_NAME["config"], argv_values, os.environ):
         return Path(_anchored(BY_NAME["config"].read(given, origin), Path(), home_directory(os.environ)))
     return user_config_file(os.environ)
 
 
 def editor_command() -> list[str]:
-    """The user's editor, with its own flags."""
+    """The user's editor with its flags."""
     from shlex import split
 
     named = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
@@ -147,13 +146,13 @@ def editor_command() -> list[str]:
 
 
 def take_notify_socket() -> str:
-    """The socket of the service manager (sd_notify); empty if there is none. Child processes must not see it."""
+    """The service manager's socket (sd_notify) or an empty text. Hides the variable from child processes."""
     return os.environ.pop("NOTIFY_SOCKET", "")
 
 
 def own_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The variables that are set for the gateway alone, secrets among them: programs that run commands of a model must
-    not get them. Where its files are is no secret, and a `caretway` that is started below needs it."""
+    """The variables meant only for the gateway, including secrets, which programs that run a model's commands must not
+    get. Paths of files are not secret, and a `caretway` started below needs them."""
     secret = {name for setting in SETTINGS if setting.secret for name in setting.env_names} | {"CURSOR_AUTH_TOKEN"}
     places = {name for place in ("config", "data_dir") for name in BY_NAME[place].env_names}
     return tuple(
@@ -169,7 +168,7 @@ def process_environment() -> dict[str, str]:
 
 
 def has_desktop(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> bool:
-    """Whether the user would see a browser that opens here: not over ssh, and not without a display."""
+    """Whether a browser opened here is visible to the user: not over ssh, and not without a display."""
     variables = os.environ if environ is None else environ
     if variables.get("SSH_CONNECTION") or variables.get("SSH_TTY"):
         return False
@@ -182,9 +181,8 @@ def importable_sign_ins() -> tuple[Path, ...]:
 
 # ---- telemetry
 
-# Whether traces and metrics go to an OpenTelemetry collector, by the standard `OTEL_` variables: which signals, with
-# or without content, and what is not spoken here. What else those variables say the SDK of OpenTelemetry reads by
-# itself.
+# Whether traces and metrics go to an OpenTelemetry collector, by the standard `OTEL_` variables: which signals, with or
+# without content, and unsupported requests. The OpenTelemetry SDK itself reads the other variables.
 
 SPOKEN: Final = "http/protobuf"
 _CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -195,9 +193,9 @@ class TelemetryPlan(Struct, frozen=True):
     traces: bool = False
     metrics: bool = False
     content: bool = False
-    """Prompts and answers too."""
+    """Export prompts and answers, too."""
     problems: tuple[str, ...] = ()
-    """What was asked for and is not done, and what to type."""
+    """Requests that are not fulfilled, and the remedies."""
 
     @property
     def wanted(self) -> bool:
@@ -222,7 +220,7 @@ def process_telemetry() -> TelemetryPlan:
 
 
 def _signal(environ: Mapping[str, str], signal: str) -> tuple[bool, str]:
-    """Whether it is sent, or why not although it was asked for."""
+    """Whether the signal is sent, or why not although it was requested."""
     exporter = _variable(environ, f"OTEL_{signal}_EXPORTER")
     chosen = {word.strip() for word in exporter.split(",")} - {""}
     if chosen and "otlp" not in chosen:

@@ -1,1 +1,1 @@
-"""The programs that people use the gateway with: one table, their configurations, and edits of their files. Pure."""
+"""The clients of the gateway: one table, their configurations, and edits of their files. Pure."""

@@ -1,7 +1,7 @@
-"""What a client's configuration says about the gateway: providers, profiles and lists of models with their true
-context windows, in each client's own words. Pure.
+"""The gateway in each client's configuration format: providers, profiles and model lists with their true context
+windows. Pure.
 
-`launching` gives these to one process, `setting_up` writes them to files.
+`launching` passes these to one process, `setting_up` writes them to files.
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Any, Final
 from .values import KEY_VARIABLE, NAME, TITLE, OfferedModel, Target
 
 OUTPUT_TOKENS: Final = 32_000
-"""What clients keep free for an answer where they insist on a number; the gateway does not cut answers."""
+"""The room for an answer that clients reserve if they need a number; the gateway does not cut answers."""
 CLAUDE_ELSEWHERE: Final = (
     "CLAUDE_CODE_USE_BEDROCK",
     "CLAUDE_CODE_USE_VERTEX",
@@ -23,12 +23,12 @@ CLAUDE_ELSEWHERE: Final = (
 )
 """Variables that make Claude Code use another provider."""
 CLAUDE_DEFAULTS: Final = {"ENABLE_TOOL_SEARCH": "false"}
-"""With it Claude Code sends all its tools. It otherwise keeps some back, and a run cannot be given them later."""
+"""Makes Claude Code send all its tools. Otherwise it holds some back, and a run cannot get tools later."""
 _FAMILIES: Final = ("haiku", "sonnet", "opus", "fable")
 
 
 def toml_value(value: object) -> str:
-    """JSON's strings, numbers and words are TOML's, too."""
+    """JSON's strings, numbers and literals are also valid TOML."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -55,8 +55,8 @@ def _opencode_model(model: OfferedModel) -> dict[str, Any]:
 def claude_variables(target: Target, key: str) -> dict[str, str]:
     variables = {"ANTHROPIC_BASE_URL": target.url, "ANTHROPIC_AUTH_TOKEN": key, "ANTHROPIC_MODEL": target.model}
     variables |= {f"ANTHROPIC_DEFAULT_{family.upper()}_MODEL": _of_family(target, family) for family in _FAMILIES}
-    variables["ANTHROPIC_SMALL_FAST_MODEL"] = target.model  # titles and other side calls
-    variables["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"  # what its makers would be asked, with our key
+    variables["ANTHROPIC_SMALL_FAST_MODEL"] = target.model  # for titles and other side requests
+    variables["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"  # no requests to its maker with our key
     variables["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] = "1"  # `/model` lists the account's Claude models
     if target.window:
         variables["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(target.window)
@@ -64,12 +64,12 @@ def claude_variables(target: Target, key: str) -> dict[str, str]:
 
 
 def claude_settings(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Words of the settings that would lead elsewhere are empty."""
+    """Settings with these variables. Variables that select other providers are set to the empty text."""
     return {"env": dict.fromkeys(CLAUDE_ELSEWHERE, "") | dict(variables), "apiKeyHelper": ""}
 
 
 def _of_family(target: Target, family: str) -> str:
-    """What `haiku` and the like mean here: sub-agents ask for them. The chosen model where the account has none."""
+    """The model for a family such as `haiku`, which sub-agents request; the chosen model if the account has none."""
     if family in target.model:
         return target.model
     return next((model.id for model in target.models if family in model.id), target.model)
@@ -100,7 +100,7 @@ def aider_models(target: Target) -> dict[str, Any]:
 
 
 def continue_yaml(target: Target, key: str) -> str:
-    """The chosen model first: the program takes that one."""
+    """Lists the chosen model first, because the program uses the first one."""
     chosen = sorted(target.listed, key=lambda model: model.id != target.model)
     rows = [f"name: {TITLE}", "version: 1.0.0", "schema: v1", "models:"]
     for model in chosen:
@@ -135,11 +135,11 @@ def goose_provider(target: Target) -> dict[str, Any]:
 
 
 _GOOSE_WINDOW: Final = 128_000
-"""Its own default, where a model's window is not known: the field must be there."""
+"""The program's default for a model with an unknown window: the field is required."""
 
 
 def pi_key(variable: str) -> str:
-    """A command, because `$NAME` is a literal key up to 0.74 and `NAME` is one in later versions."""
+    """A command that prints the key: `$NAME` is a literal key up to 0.74, `NAME` in later versions."""
     return f'!printf %s "${variable}"'
 
 
@@ -188,5 +188,5 @@ def _chosen_first(target: Target) -> Iterable[OfferedModel]:
 
 
 def _quoted(text: str) -> str:
-    """A JSON string is a YAML string."""
+    """A JSON string is a valid YAML string."""
     return json.dumps(text, ensure_ascii=False)

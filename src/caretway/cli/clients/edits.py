@@ -1,5 +1,5 @@
-"""What `setup` makes of a file, and what `setup --undo` makes of it later: byte for byte what it was where nobody
-touched it, otherwise without exactly our entries. Each edit is checked by reading the values back. Pure.
+"""The edits of `setup` and `setup --undo`. Undo restores a file byte for byte if nothing else changed it, otherwise
+removes exactly our entries. Each edit is checked by reading the values back. Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from .values import Entry, FilePlan
 
 
 class EditRefused(Exception):
-    """The file is not such that it can be changed without risk; says why."""
+    """The file cannot be changed safely; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def _reads(kind: _Structured, text: str, wanted: Any) -> bool:
 
 
 def undone(plan: FilePlan, before: str | None, after: str, current: str | None) -> str | None:
-    """What the file becomes; None: it goes. `before` and `after` are what `setup` found and left."""
+    """The file's text after undo; None deletes it. `before` and `after` are its texts before and after `setup`."""
     if current is None or current == before:
         return current
     if current == after:
@@ -85,7 +85,7 @@ def _without(plan: FilePlan, before: str | None, current: str) -> str:
     text = current
     for entry in plan.entries:
         had = kind.find(before or "", entry.path)
-        if had:  # the user had a value there, which setup replaced
+        if had:  # setup replaced a value of the user
             text = kind.put(text, entry.path, had[0])
             wanted = _with(wanted, Entry(entry.path, had[0]))
             continue
@@ -113,7 +113,7 @@ def _with(values: Any, entry: Entry) -> Any:
 
 
 def _less(values: Any, path: Sequence[str], new: Sequence[Sequence[str]]) -> Any:
-    """`values` without `path`; tables in `new` go when they are empty."""
+    """`values` without `path`; tables in `new` are removed if they are empty."""
     if not isinstance(values, dict) or path[0] not in values:
         return values
     if len(path) == 1:
@@ -126,16 +126,16 @@ def _less(values: Any, path: Sequence[str], new: Sequence[Sequence[str]]) -> Any
 
 # ---- yaml list
 
-# Edits of YAML files that are one list, item below item: ours are added at the end or taken out, and every other byte
-# stays. A file of another form is refused. Pure.
+# Edits YAML files that are one list: our items are added at the end or removed, and every other byte stays. A file of
+# another form is refused. Pure.
 
 
 class NotAList(ValueError):
-    """The file is not a list with an item on each line that is not indented."""
+    """The file is not a list with one unindented line for each item."""
 
 
 _END: Final = "..."
-"""Ends a document; only comments may follow it here."""
+"""Ends a document; only comments may follow this line."""
 
 
 def check(text: str) -> None:
@@ -157,7 +157,7 @@ def check(text: str) -> None:
 
 
 def put(text: str, items: str, mark: str) -> str:
-    """The text with our items at its end, instead of those that were there."""
+    """The text with our items at its end, replacing earlier ones."""
     check(text)
     kept = remove(text, mark)
     if "\r\n" in text:
@@ -171,7 +171,7 @@ def put(text: str, items: str, mark: str) -> str:
 
 
 def remove(text: str, mark: str) -> str:
-    """The text without the items that begin with `mark`, in double quotes, single ones or none."""
+    """The text without the items that begin with `mark`, unquoted or in single or double quotes."""
     check(text)
     marks = {mark, mark.replace('"', "'"), mark.replace('"', "")}
     kept: list[str] = []

@@ -1,5 +1,5 @@
-"""Edits of JSON files as people write them, with comments and trailing commas (JSONC): one value is put in or taken
-out, and every other byte stays. Pure.
+"""Edits JSON files with comments and trailing commas (JSONC): adds or removes one value, and every other byte stays.
+Pure.
 """
 
 import json
@@ -11,11 +11,11 @@ _MAX_DEPTH: Final = 200
 _SPACE: Final = " \t\r\n\ufeff"
 _ENDS: Final = ",]}"
 _LINE: Final = 220
-"""A value that fits into so many characters is written on one line: a list of models stays readable."""
+"""A value up to this length is written on one line, so that a list of models stays readable."""
 
 
 class NotJson(ValueError):
-    """The text is not JSON, even with comments; says where."""
+    """The text is not JSON, even with comments; the message names the place."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Node:
     end: int = 0
     value: Any = None
     members: list["_Member"] | None = None
-    """Of an object."""
+    """The members of an object."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Member:
     start: int
     node: _Node
     comma: int | None = None
-    """Where the comma after it is."""
+    """The position of the comma after the member."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class _Reader:
         return NotJson(f"line {line}: {what}")
 
     def skip(self) -> None:
-        """White space and comments."""
+        """Skips white space and comments."""
         text = self.text
         while self.at < len(text):
             if text[self.at] in _SPACE:
@@ -134,7 +134,7 @@ class _Reader:
 
 
 def _parsed(text: str) -> _Node | None:
-    """None for a text without a value."""
+    """None if the text has no value."""
     reader = _Reader(text)
     if not reader.peek():
         return None
@@ -145,13 +145,13 @@ def _parsed(text: str) -> _Node | None:
 
 
 def load(text: str) -> Any:
-    """The values; None when there are none. Raises NotJson."""
+    """The values; None if there are none. Raises NotJson."""
     node = _parsed(text)
     return None if node is None else node.value
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with `value` at `path`: replaced, or added as the last of its object. Raises NotJson."""
+    """The text with `value` at `path`: replaced, or added at the end of its object. Raises NotJson."""
     root = _parsed(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     if root is None:
@@ -179,9 +179,9 @@ def _added(text: str, node: _Node, key: str, value: Any, unit: str, newline: str
     several_lines = "\n" in text[node.start : node.end]
     assert node.members is not None
     if not node.members and not several_lines and not text[node.start + 1 : closing].strip(_SPACE):
-        several_lines = True  # `{}` is opened
+        several_lines = True  # opens an object `{}`
     outer = _indent_at(text, node.start)
-    trailing = "," if node.members and node.members[-1].comma is not None else ""  # as the file has it
+    trailing = "," if node.members and node.members[-1].comma is not None else ""  # follows the file's style
     if several_lines:
         written = f"{_quoted(key)}: {_written(value, outer + unit, unit, newline, deep)}"
         addition = f"{newline}{outer}{unit}{written}{trailing}{newline}{outer}"
@@ -195,8 +195,8 @@ def _added(text: str, node: _Node, key: str, value: Any, unit: str, newline: str
 
 
 def remove(text: str, path: Sequence[str], *, emptied: Sequence[Sequence[str]] = ()) -> str:
-    """The text without the value at `path`, and without those objects of `emptied` that nothing is left in. Unchanged
-    when there is no such value. Raises NotJson."""
+    """The text without the value at `path` and without objects of `emptied` that are then empty. Unchanged if there is
+    no such value. Raises NotJson."""
     text = _removed(text, path)
     for outer in sorted(emptied, key=len, reverse=True):
         if outer and find(text, outer) == ({},):
@@ -205,7 +205,7 @@ def remove(text: str, path: Sequence[str], *, emptied: Sequence[Sequence[str]] =
 
 
 def find(text: str, path: Sequence[str]) -> tuple[Any, ...]:
-    """The value at `path`, or nothing."""
+    """The value at `path` as a tuple; empty if there is none."""
     value = load(text)
     for key in path:
         if not isinstance(value, dict) or key not in value:
@@ -234,7 +234,7 @@ def _removed(text: str, path: Sequence[str]) -> str:
     rest = text.find("\n", end)
     rest = len(text) if rest < 0 else rest
     if alone and not text[end:rest].strip():
-        start, end = line, rest + 1  # whole lines
+        start, end = line, rest + 1  # removes whole lines
     elif alone and text[end:].lstrip(" \t").startswith(_ENDS[1:]):
         start = line
     kept = text[:start]
@@ -248,7 +248,7 @@ def _removed(text: str, path: Sequence[str]) -> str:
 
 
 def _last(members: Sequence[_Member], key: str) -> _Member | None:
-    """The last member with this key counts."""
+    """The last member with this key, which is the one that counts."""
     return next((member for member in reversed(members) if member.key == key), None)
 
 
@@ -268,7 +268,7 @@ def written(value: Any) -> str:
 
 
 def _written(value: Any, indent: str, unit: str, newline: str, deep: int = 0) -> str:
-    """`deep`: so many levels are opened, however short they are."""
+    """The first `deep` levels are written on several lines, even if short."""
     plain = json.dumps(value, ensure_ascii=False)
     if not isinstance(value, (dict, list)) or not value or (deep <= 0 and len(plain) <= _LINE):
         return plain
@@ -287,7 +287,7 @@ def _indent_at(text: str, position: int) -> str:
 
 
 def _unit(text: str, root: _Node) -> str:
-    """What the file indents with."""
+    """The indentation unit of the file."""
     for member in root.members or ():
         line = text[text.rfind("\n", 0, member.start) + 1 : member.start]
         if line and not line.strip(" \t"):

@@ -1,5 +1,5 @@
-"""How each client is started for one process: variables, flags and throw-away files that win over the user's own
-settings, so that none of them leads it elsewhere. Pure.
+"""How each client is started for one process: variables, flags and temporary files that win over the user's own
+settings, so that no setting selects another provider. Pure.
 
 Keys go into variables or files, never into arguments: other users can read command lines.
 """
@@ -15,7 +15,7 @@ _CODEX_KEY: Final = "CODEX_CARETWAY_KEY"
 _SHARED_AGENTS: Final = ("plan", "general", "explore", "title", "summary", "compaction")
 _OPENCODE_AGENTS: Final = ("build", *_SHARED_AGENTS)
 _KILO_AGENTS: Final = ("code", "ask", "debug", "orchestrator", *_SHARED_AGENTS)
-"""Agents that come with the program: the user may have given each a model of its own."""
+"""The program's built-in agents: the user may have set a model for each."""
 
 
 def _json(value: object) -> str:
@@ -31,8 +31,8 @@ def kilo(target: Target) -> LaunchPlan:
 
 
 def _opencode_settings(target: Target, agents: Sequence[str]) -> str:
-    """OpenCode settings that win over its files. A provider that is not enabled is not used, whatever an agent's own
-    model is."""
+    """OpenCode settings that win over its files. Other providers are disabled, so no agent's own model can select
+    one."""
     model = f"{NAME}/{target.model}"
     settings = {
         "model": model,
@@ -46,7 +46,7 @@ def _opencode_settings(target: Target, agents: Sequence[str]) -> str:
 
 
 def claude(target: Target) -> LaunchPlan:
-    """Its settings' `env` wins over variables, so that the same variables are given as settings, which win over all."""
+    """Passes the variables as settings, too, because the `env` of the user's settings wins over variables."""
     variables = documents.claude_variables(target, target.key)
     return LaunchPlan(
         arguments=("--settings", f"{FILES}/settings.json"),
@@ -68,7 +68,7 @@ def codex(target: Target) -> LaunchPlan:
 
 
 def aider(target: Target) -> LaunchPlan:
-    """Flags win over its files and over .env files; those win over variables. LiteLLM in it has one more of them."""
+    """Aider's flags win over its files and .env files, and these over variables. LiteLLM has one more variable."""
     model = f"openai/{target.model}"
     flags = ("--model", model, "--weak-model", model, "--editor-model", model, "--openai-api-base", target.openai)
     more = ("--set-env", f"OPENAI_BASE_URL={target.openai}")
@@ -84,7 +84,7 @@ def aider(target: Target) -> LaunchPlan:
 
 
 def goose(target: Target) -> LaunchPlan:
-    """Its variables win over its file and its keyring."""
+    """Goose's variables win over its file and its keyring."""
     variables = {
         "GOOSE_PROVIDER": "openai",
         "GOOSE_MODEL": target.model,
@@ -144,7 +144,7 @@ def cline(target: Target) -> LaunchPlan:
         arguments=("--provider", "openai-compatible", "--model", target.model),
         environment={
             "CLINE_PROVIDER_SETTINGS_PATH": f"{FILES}/providers.json",
-            "CLINE_SESSION_BACKEND_MODE": "local",  # its hub would outlive it, and give our settings to the next one
+            "CLINE_SESSION_BACKEND_MODE": "local",  # its hub would outlive it and pass our settings on
         },
         files={"providers.json": jsonc.written(settings)},
     )

@@ -1,5 +1,5 @@
-"""The clients that `caretway launch`, `setup`, the docs and the page know: name, program, API, how it is installed, how
-it is started and set up. One row each.
+"""The clients known to `caretway launch`, `setup`, the docs and the dashboard: name, program, API, installation, launch
+and setup. One row each.
 """
 
 import json
@@ -14,8 +14,7 @@ from .values import KEY_VARIABLE, NAME, NO_KEY, Entry, FilePlan, LaunchPlan, Sur
 
 # ---- setting up
 
-# Which of a client's files are written to make the gateway an additional provider or profile there; the user's
-# defaults are left alone. Pure.
+# The client files that make the gateway an additional provider or profile; the user's defaults stay unchanged. Pure.
 
 
 def _key(target: Target, reference: str) -> str:
@@ -38,14 +37,14 @@ def claude(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
     folder = Path(named) if named else around.home / ".claude"
     variables = documents.claude_variables(target, NO_KEY) | documents.CLAUDE_DEFAULTS
     settings = documents.claude_settings(variables)
-    if target.keyed:  # its settings cannot name a variable, but a command that prints the key
+    if target.keyed:  # its settings accept no variable, only a command that prints the key
         del settings["env"]["ANTHROPIC_AUTH_TOKEN"]
         settings["apiKeyHelper"] = f'printf %s "${KEY_VARIABLE}"'
     return (FilePlan(folder / f"{NAME}.json", "whole", text=jsonc.written(settings)),)
 
 
 def codex(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
-    """The provider belongs in the main file, or a conversation could not be resumed without the profile."""
+    """Puts the provider into the main file; otherwise a conversation could not be resumed without the profile."""
     named = around.environment.get("CODEX_HOME")
     folder = Path(named) if named else around.home / ".codex"
     provider = documents.codex_provider(target, KEY_VARIABLE if target.keyed else "")
@@ -116,7 +115,7 @@ def llm_folder(around: Surroundings) -> Path:
 @dataclass(frozen=True, slots=True)
 class ClientProgram:
     name: str
-    """What users type after `caretway launch`."""
+    """The name after `caretway launch`."""
     title: str
     program: str
     """The executable."""
@@ -125,13 +124,13 @@ class ClientProgram:
     launch: Callable[[Target], LaunchPlan]
     setup: Callable[[Target, Surroundings], tuple[FilePlan, ...]] | None
     then: str
-    """What to type after `setup`, with `{model}`; or, without a `setup`, why there is none."""
+    """What to type after `setup`, with `{model}`; or why there is no `setup`."""
     seen_as: str = ""
-    """What the ledger calls it. Empty where its user agent is a library's, or it sends none."""
+    """The client's name in the ledger. Empty if it sends a library's user agent or none."""
     key_from: str = f"It takes the gateway's key from {KEY_VARIABLE}."
-    """After `setup`, where the gateway requires a key."""
+    """The note after `setup` if the gateway requires a key."""
     page: str = "README.md"
-    """Its page in docs/clients."""
+    """The client's page in docs/clients."""
 
     @property
     def starts_with(self) -> str:
@@ -278,4 +277,4 @@ CLIENTS: Final = (
 
 BY_NAME: Final[Mapping[str, ClientProgram]] = MappingProxyType({client.name: client for client in CLIENTS})
 ALSO: Final[Mapping[str, str]] = MappingProxyType({"claude-code": "claude", "cn": "continue", "kilocode": "kilo"})
-"""What else people type."""
+"""Other names that people type."""

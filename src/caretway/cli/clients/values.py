@@ -1,5 +1,5 @@
-"""The words that this room shares: which gateway and models a client is pointed at, how one is started, which of its
-files are written.
+"""Values shared by this room: the gateway and models for a client, how a client is started, which of its files are
+written.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,29 +13,29 @@ NAME: Final = "caretway"
 """The name of our providers, profiles and files in the clients' configurations."""
 TITLE: Final = "Caretway"
 NO_KEY: Final = "local"
-"""What clients send where the gateway asks for no key: they want something."""
+"""The key that clients send if the gateway requires none, because they need some text."""
 KEY_VARIABLE: Final = "CARETWAY_API_KEY"
-"""Where files that are written once look for the gateway's key: no file of a client gets to hold it."""
+"""The variable with the gateway's key for files written by `setup`: no client's file contains the key."""
 AUTOMATIC: Final = ("default", "auto", "sim-auto")
-"""Names under which an account lists the automatic choice."""
+"""Names of an account's automatic choice."""
 FILES: Final = "{files}"
-"""Stands for the directory with `LaunchPlan.files`, in arguments and variables."""
+"""Stands for the directory of `LaunchPlan.files` in arguments and variables."""
 
 
 class OfferedModel(Struct, frozen=True):
-    """A model of the account, as clients are told of it."""
+    """A model of the account as clients see it."""
 
     id: str
     name: str = ""
     window: int | None = None
-    """None: unknown, and then nothing is made up."""
+    """None if unknown."""
     images: bool = False
     reasoning: bool = False
 
 
 def with_automatic_window(models: Iterable[OfferedModel]) -> tuple[OfferedModel, ...]:
-    """The automatic choice may take any model of the list, so it is sure to have the smallest window of them. Without
-    a number some clients warn, and none knows when to compact."""
+    """Gives the automatic choice the smallest window of the list, because it may use any model. Without a window some
+    clients warn, and none knows when to compact."""
     listed = tuple(models)
     least = min((model.window for model in listed if model.window), default=None)
     return tuple(
@@ -44,14 +44,14 @@ def with_automatic_window(models: Iterable[OfferedModel]) -> tuple[OfferedModel,
 
 
 class Target(Struct, frozen=True):
-    """The gateway that a client is pointed at."""
+    """The gateway, key and models for a client."""
 
     url: str
-    """Its root, without /v1."""
+    """The gateway's root, without /v1."""
     key: str
     models: tuple[OfferedModel, ...]
     model: str
-    """The one that is used unless the user chooses another."""
+    """The model that is used unless the user chooses another."""
     keyed: bool = False
     """The gateway requires a key."""
 
@@ -61,7 +61,7 @@ class Target(Struct, frozen=True):
 
     @property
     def listed(self) -> tuple[OfferedModel, ...]:
-        """The models, with the chosen one even if the list does not name it."""
+        """The models, including the chosen one even if it is not listed."""
         known = any(model.id == self.model for model in self.models)
         return self.models if known else (OfferedModel(self.model), *self.models)
 
@@ -71,23 +71,23 @@ class Target(Struct, frozen=True):
 
 
 class LaunchPlan(Struct, frozen=True):
-    """How a client is started, for one process. Values may hold `{files}`."""
+    """How to start a client for one process. Values may contain `{files}`."""
 
     arguments: tuple[str, ...] = ()
-    """Before those of the user."""
+    """Arguments before those of the user."""
     environment: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Variables that do not replace the user's own."""
+    """Variables that do not override the user's."""
     without: tuple[str, ...] = ()
-    """Variables of the user that would lead elsewhere."""
+    """Variables of the user to remove, because they select another provider."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Name -> text, for files that live as long as the process."""
+    """Name -> text of files that are deleted with the process."""
     mirror: str = ""
-    """A directory of the client, seen from home: its entries are linked into `{files}`, except those in `files`."""
+    """A directory of the client whose entries are linked into `{files}`, except those in `files`."""
 
 
 class Surroundings(Struct, frozen=True):
-    """What decides where a client keeps its files."""
+    """The facts that decide where a client keeps its files."""
 
     home: Path
     environment: Mapping[str, str]
@@ -99,25 +99,25 @@ class Surroundings(Struct, frozen=True):
         return named if named.is_absolute() else self.home / ".config"
 
     def first(self, candidates: Sequence[Path]) -> Path:
-        """The first that exists, else the last: clients that read several names write the last one."""
+        """The first existing path, else the last: clients that read several names write the last one."""
         return next((path for path in candidates if self.exists(path)), candidates[-1])
 
 
 class Entry(Struct, frozen=True):
-    """One of our values in a client's file, at this path; all others are the user's."""
+    """One of our values in a client's file, with its path. All other values are the user's."""
 
     path: tuple[str, ...]
     value: Any
 
 
 class FilePlan(Struct, frozen=True):
-    """A client's file, and our part of it."""
+    """A client's file and our part of it."""
 
     path: Path
     kind: str
     """A row of `edits.KINDS`."""
     entries: tuple[Entry, ...] = ()
     text: str = ""
-    """The whole file, where it is ours alone (kind `whole`)."""
+    """The text of a file that is entirely ours (kind `whole`)."""
     mark: str = ""
-    """How our items begin in a list (kind `yaml-list`)."""
+    """The beginning of our items in a list (kind `yaml-list`)."""
