@@ -1,12 +1,9 @@
-"""The bounded buffer of a turn's events, with backpressure: unread events are weighed, upstream is paused above the
-limit and resumed when all were taken; what a reader gets after the turn was closed.
-
-`put` tells the listener in the same call, so a reader that keeps up finds the buffer empty and pays nothing for it.
-What a slow reader leaves here is weighed. Above the limit `on_full` asks for backpressure: no more is to be read from
-upstream. `on_drained` ends it, as soon as everything was taken.
-
-A producer puts last, with its own state in order: the listener may take, settle and close the turn before `put`
-returns (see `core.turn.Source.listen`).
+"""The bounded buffer of a turn's events, with backpressure: upstream is paused above the limit and resumed when all
+events were taken.
+`put` calls the listener, so a fast reader keeps the buffer empty at no cost. Events that a slow reader leaves are
+weighed. Above the limit `on_full` starts backpressure: nothing more should be read from upstream. `on_drained` ends it
+when all events were taken. A producer must update its own state before `put`, because the listener may take, settle and
+close the turn before `put` returns (see `core.turn.Source.listen`).
 """
 
 import asyncio
@@ -21,11 +18,11 @@ from .turn import Snapshot, Turn
 
 
 def nobody() -> None:
-    """The listener of a source that nobody listens to."""
+    """The listener of a source without a reader."""
 
 
 def weight(event: Event) -> int:
-    """Bytes that an unread event holds, roughly, and what passing it on takes: all that is unread is taken at once."""
+    """A rough size of an unread event in bytes, including the cost of passing it on."""
     if isinstance(event, TextDelta | ReasoningDelta):
         return 128 + len(event.text)
     return 1024 + (len(event.arguments) if isinstance(event, ToolCallDelta | ToolCallReady) else 0)
@@ -49,20 +46,20 @@ class EventBuffer:
     def __init__(
         self, limit: int, on_full: Callable[[], None] = nobody, on_drained: Callable[[], None] = nobody
     ) -> None:
-        """`on_drained` is called before `take` returns. It must not put: that would overtake what is being taken."""
+        """`on_drained` is called before `take` returns. It must not `put`: that would overtake the taken events."""
         self.full = False
         self._limit = limit
         self._on_full = on_full
         self._on_drained = on_drained
         self._events: list[Event] = []
         self._ready: Callable[[], None] = nobody
-        self._weight = self._weighed = 0  # bytes, and how many events they are
+        self._weight = self._weighed = 0  # bytes, and the number of events
         self._telling = False
         self._closed = False
         self._failure: Exception | None = None
 
     def put(self, events: list[Event]) -> None:
-        """The list is the buffer's from now on. What comes after `close` is dropped."""
+        """Add events; the buffer takes over the list. After `close` events are dropped."""
         if not events or self._closed:
             return
         if self._events:
@@ -74,8 +71,8 @@ class EventBuffer:
             self._weigh()
 
     def put_soon(self, events: list[Event]) -> None:
-        """For those that hear of one piece at a time: what comes in one go is one batch, in a callback of its
-        own. A piece that comes before its reader had that callback is weighed at once, with those before it."""
+        """For producers with one piece at a time: collects pieces and calls the listener once, in a new callback.
+        Pieces are weighed only after that callback."""
         if not events or self._closed:
             return
         self._events += events
@@ -107,16 +104,16 @@ class EventBuffer:
         return events
 
     def begin(self, events: list[Event]) -> None:
-        """A response begins with these; what nobody took of the one before is not wanted any more. Nobody is told:
+        """Begin a response with these events and drop the previous response's rest. Does not call the listener, because
         the next reader takes first."""
         self._events = events
         if self._weighed:
             self._drained()
 
     def close(self, failure: Exception | None = None) -> None:
-        """Nothing more will come. What is here can still be taken; after that `take` raises `failure`, or that the
-        gateway is stopping. Backpressure is over, untold, and the hooks are let go of: a turn and its buffer are
-        freed without a search for cycles."""
+        """End the buffer. Its events can still be taken; after that `take` raises `failure`, or the error that the
+        gateway stops. Backpressure ends without a call, and the hooks are released, so that no reference cycle keeps
+        the turn alive."""
         if self._closed:
             return
         self._closed = True
@@ -127,7 +124,7 @@ class EventBuffer:
         ready()
 
     def _weigh(self) -> None:
-        """Events stay here; nothing is held back after the close."""
+        """Weigh the remaining events. No backpressure after `close`."""
         if self._closed:
             return
         self._weight += sum(map(weight, self._events[self._weighed :]))
@@ -147,14 +144,14 @@ class EventBuffer:
         return failure or gateway_stops()
 
 
-# ---- The frame of a turn around another one (text protocol, MCP bridge): takes the inner turn's events only while its
-# own buffer has room (backpressure), and hands an exception to its reader.
+# ---- The base of a turn around another turn (text protocol, MCP bridge): takes the inner turn's events only while its
+# own buffer has room (backpressure), and passes exceptions to its reader.
 #
-# `_digest` runs in the callback that brought the events. While this turn's own buffer is full nothing is taken from the
-# inner turn, whose buffer then holds upstream back. Knows nothing of what is made of the events, nor of results.
+# `_digest` runs in the callback that delivers the events. While this turn's buffer is full, the inner turn's buffer
+# fills and pauses upstream.
 
 AHEAD_BYTES: Final = 64 * 1024
-"""How far it reads ahead of its reader. The inner turn has a buffer of its own behind that."""
+"""Bytes that it reads ahead of its reader, in addition to the inner turn's buffer."""
 
 
 class OuterTurn(ABC):
@@ -168,11 +165,11 @@ class OuterTurn(ABC):
     @property
     @abstractmethod
     def _listens(self) -> bool:
-        """The inner turn's events are wanted. When they are wanted again, `_hear` is called."""
+        """Whether to take the inner turn's events. When this becomes true, call `_hear`."""
 
     @abstractmethod
     def _digest(self, batch: list[Event]) -> list[Event]:
-        """What the reader gets of the inner turn's events. The batch may be empty."""
+        """The events for the reader, from a batch of the inner turn, which may be empty."""
 
     def snapshot(self) -> Snapshot | None:
         return self._inner.snapshot()
@@ -192,12 +189,12 @@ class OuterTurn(ABC):
         self._hear()
 
     def _hear(self) -> None:
-        """Something can be taken from the inner turn, and this one has room for it."""
+        """Take events from the inner turn if this turn has room for them."""
         if self._closed or self._buffer.full or not self._listens:
             return
         try:
             events = self._digest(self._inner.take())
-        except Exception as failure:  # whatever it is, it is for the reader: the inner turn's callback cannot handle it
+        except Exception as failure:  # for the reader: the inner turn's callback cannot handle it
             self._buffer.close(failure)
             return
         self._buffer.put(events)

@@ -1,8 +1,8 @@
-"""Everything that can happen in a turn: a closed union of events (text, reasoning, calls, usage, pause, end, failure),
-and the values usage and stop reason. No behaviour.
+"""The events of a turn as a closed union (text, reasoning, calls, usage, pause, end, failure), and the values usage and
+stop reason. No behaviour.
 
-`match` on it ends in `assert_never`. The last three are terminal for a response; after `TurnPaused` the turn stays
-alive and waits for tool results. Structs, like the values of a request: there are hundreds in a turn.
+A `match` on the union ends in `assert_never`. The last three events are terminal for a response; after `TurnPaused` the
+turn stays alive and waits for tool results. Events are structs, because a turn has hundreds.
 """
 
 from enum import Enum
@@ -16,8 +16,8 @@ from .request import ToolCall
 
 
 class Tokens(Struct, frozen=True, gc=False):
-    """What models read and wrote. `input_tokens` includes cached tokens, and `output_tokens` includes reasoning. `None`
-    means not known; no number is made up."""
+    """Tokens that models read and wrote. `input_tokens` includes cached tokens, and `output_tokens` includes reasoning.
+    `None` means unknown; no number is invented."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -33,19 +33,19 @@ class Tokens(Struct, frozen=True, gc=False):
 
 
 class RunUsage(Tokens, frozen=True, gc=False):
-    """What Cursor counted for whole runs, all their model calls together. It reports this once, when a run ends."""
+    """Cursor's count for whole runs, with all their model calls. Cursor reports it once, when a run ends."""
 
     steps: int = 1
     """Model calls that the gateway saw."""
     complete: bool = True
-    """False: an attempt was lost and is not counted; the real figures are higher."""
+    """False: a lost attempt is not counted, so the real figures are higher."""
     cents: float | None = None
-    """What Cursor estimates that it is worth."""
+    """Cursor's estimate of the value in cents."""
     charged_cents: float | None = None
-    """What of it is to be paid beyond the plan."""
+    """The part to be paid beyond the plan."""
 
     def plus(self, other: "RunUsage") -> "RunUsage":
-        """The sum of several runs. A figure that only one of them has is kept."""
+        """The sum of two runs. A figure that only one run has is kept."""
         return RunUsage(
             _sum(self.input_tokens, other.input_tokens),
             _sum(self.output_tokens, other.output_tokens),
@@ -63,12 +63,12 @@ class Usage(Tokens, frozen=True, gc=False):
     """Tokens of one response: the context that its model call read, and its output."""
 
     estimated: bool = False
-    """True when at least one figure was counted by the gateway, not reported by Cursor."""
+    """True if the gateway estimated at least one figure."""
     shared_tokens: int | None = None
-    """Of a step in a tool loop, where `cache_read_tokens` is not known: the part of the input that the step before it
-    has read. An estimate for clients; ledger and budgets do not use it."""
+    """For a step in a tool loop without `cache_read_tokens`: the part of the input that the previous step has read. An
+    estimate for clients; ledger and budgets do not use it."""
     run: RunUsage | None = None
-    """On the response that ended a run: the run's total. It is not part of the figures above, unless the run had only
+    """The run's total, on the response that ended the run. The figures above do not include it, unless the run had only
     this step."""
 
     @property
@@ -77,8 +77,8 @@ class Usage(Tokens, frozen=True, gc=False):
         return self.shared_tokens if self.cache_read_tokens is None else self.cache_read_tokens
 
     def after(self, earlier: "Usage | None") -> "Usage":
-        """The usage of a response that took several model calls or runs (a bridge's tool loop, a correction): the input
-        is the context of the last one, the output and the runs are sums."""
+        """The usage of a response with several model calls or runs (a bridge's tool loop, a correction): the input is
+        the last context, the output and the runs are sums."""
         if earlier is None:
             return self
         thought = earlier.reasoning_tokens is not None and self.reasoning_tokens is not None
@@ -111,11 +111,11 @@ class TurnStarted(Struct, frozen=True, gc=False):
     context_tokens: int | None = None
     """Estimated input tokens, for clients that need a figure at the start."""
     adapted: str = ""
-    """What of the request was changed so that the model's makers take it; for people."""
+    """A description of the changes that make the model's vendor accept the request."""
     pictures: str = ""
-    """What may keep the model from seeing the pictures of the request; for people."""
+    """Why the model may not see the images of the request."""
     conversation: str = ""
-    """The conversation's id at Cursor, where one is known."""
+    """The conversation's id at Cursor; empty if unknown."""
 
 
 @final
@@ -150,7 +150,7 @@ class AgentActivity(Struct, frozen=True):
 
     title: str
     call: ToolCall | None = None
-    """Set when clients should see the call itself, for display only. It does not count as a call of the turn."""
+    """Set if clients should display the call itself. It does not count as a call of the turn."""
 
 
 class Recovered(Struct, frozen=True, gc=False):
@@ -162,7 +162,7 @@ class Recovered(Struct, frozen=True, gc=False):
     reopened: int = 0
     """How many runs were reopened for this request since the last progress, this one included."""
     adapted: str = ""
-    """What of the request was changed for the next run, if it was; as in `TurnStarted`."""
+    """A description of the changes for the next run, as in `TurnStarted`."""
 
 
 class UsageReported(Struct, frozen=True):
@@ -209,11 +209,11 @@ TERMINAL: Final = (TurnPaused, TurnEnded, TurnFailed)
 """One of these is the last event of a response."""
 
 
-# ---- Which event may follow which, as one table: a call is started once, ready once, and complete before a pause or an
-# end; what breaks the order is a bug of the backend.
+# ---- The legal order of events as one table: a call is started once, ready once, and complete before a pause or an
+# end. A broken order is a bug of the backend.
 #
-# `EventOrder` follows it, and names state and event when the order is broken. In: the events of one response. Out:
-# nothing, or `OrderBroken`. Remembered: the state, and the calls so far.
+# `EventOrder` checks the events of one response and raises `OrderBroken` with the state and the event. Its state: the
+# table's state, and the calls so far.
 
 
 class OrderState(Enum):
@@ -222,11 +222,11 @@ class OrderState(Enum):
     CALLED = "after a tool call"
     OVER = "after the end"
 
-    __hash__ = object.__hash__  # that of Enum is a call of a Python function
+    __hash__ = object.__hash__  # Enum.__hash__ is a Python function
 
 
 class OrderBroken(RuntimeError):
-    """A bug in the code that made the events."""
+    """The code that made the events has a bug."""
 
 
 _OF_CALLS: Final = frozenset({ToolCallStarted, ToolCallDelta, ToolCallReady})
@@ -257,7 +257,7 @@ class EventOrder:
 
     def __init__(self) -> None:
         self.state = OrderState.FRESH
-        self._calls: dict[str, bool] = {}  # every call so far; True: it is open
+        self._calls: dict[str, bool] = {}  # every call so far -> whether it is open
 
     def check(self, event: Event) -> None:
         after = MOVES[self.state].get(type(event))
@@ -270,7 +270,7 @@ class EventOrder:
     def _check_calls(self, event: Event) -> None:
         match event:
             case ToolCallStarted(id=call):
-                if call in self._calls:  # also after it was ready: a client answers by id, so an id is used once
+                if call in self._calls:  # also after ready: clients answer by id, so an id is used once
                     raise OrderBroken(f"call {call} was started twice")
                 self._calls[call] = True
             case ToolCallDelta(id=call):

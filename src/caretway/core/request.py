@@ -1,9 +1,9 @@
-"""A client's request in our own form: messages and their parts, tools, tool choice, output format, session mode, model
-choice. Values only; no dialect's field names.
+"""A client's request, independent of its dialect: messages and their parts, tools, tool choice, output format, session
+mode, model choice. Values only.
 
-Tool arguments stay the JSON text they arrived as; the code that needs them parses them. Values are structs: a long
-history has thousands of them, and they cost a third of what frozen dataclasses do. Those that hold only text are not
-tracked by the garbage collector.
+Tool arguments stay unparsed JSON text; the code that needs them parses them. Values are structs: a long history has
+thousands, and a struct costs a third of a frozen dataclass. The garbage collector does not track structs that hold only
+text.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Role(Enum):
     ASSISTANT = "assistant"
     TOOL = "tool"
 
-    __hash__ = object.__hash__  # that of Enum is a call of a Python function
+    __hash__ = object.__hash__  # Enum.__hash__ is a Python function
 
 
 class Message(Struct, frozen=True):
@@ -80,15 +80,15 @@ def _joined(parts: Sequence[Part]) -> str:
 
 
 SYSTEM_WORDS: Final = "<system_message>\n{}\n</system_message>"
-"""Marks the text of a system message that stands among the user's words."""
+"""Marks the text of a system message inside a user message."""
 
 
 ADDED_WORDS: Final = "\n\n[The user adds:]\n"
-"""Begins the last part of a result, if words came beside it."""
+"""Separates a tool result from the user's words that came with it."""
 
 
 def as_user_text(message: Message) -> Text:
-    """The text of a message, marked if it is the system's."""
+    """The text of a message, marked if it is a system message."""
     return system_text(message.text) if message.role is Role.SYSTEM else Text(message.text)
 
 
@@ -97,13 +97,13 @@ def system_text(words: str) -> Text:
 
 
 def are_the_systems(words: Sequence[Text]) -> bool:
-    """Each of them is a `system_text`."""
+    """Whether all texts are made by `system_text`."""
     mark = SYSTEM_WORDS.partition("{")[0]
     return all(text.text.startswith(mark) for text in words)
 
 
 def joined(messages: Sequence[Message]) -> Message:
-    """Neighbouring messages as one of the user."""
+    """Adjacent messages joined into one user message."""
     if len(messages) == 1 and messages[0].role is Role.USER:
         return messages[0]
     parts: list[Part] = []
@@ -120,11 +120,11 @@ class ToolSpec(Struct, frozen=True):
     name: str
     description: str = ""
     schema: Mapping[str, object] = field(default_factory=dict)
-    """JSON schema of the arguments; empty means: any object."""
+    """JSON schema of the arguments; empty: any object."""
     namespace: str = ""
-    """Where the client has it; the model is not told."""
+    """The client's namespace for the tool; not sent to the model."""
     hints: tuple[tuple[str, bool], ...] = ()
-    """What its MCP server claims about it (`readOnlyHint`, `destructiveHint` ...)."""
+    """The hints of its MCP server (`readOnlyHint`, `destructiveHint` ...)."""
 
 
 class ToolChoice(Struct, frozen=True):
@@ -136,7 +136,7 @@ class ToolChoice(Struct, frozen=True):
 
 
 class OutputFormat(Struct, frozen=True):
-    """The answer must be JSON; with a schema if there is one."""
+    """The answer must be JSON and match the schema, if there is one."""
 
     name: str = ""
     schema: Mapping[str, object] | None = None
@@ -155,19 +155,19 @@ class ModelChoice(Struct, frozen=True, gc=False):
     """How the model of a request was chosen. Never set by a dialect."""
 
     answers_as: str = ""
-    """What the answer says its model is; empty: the name that was asked for."""
+    """The model name in the answer; empty: the requested name."""
     exactly: str = ""
     """The model with its parameters, as one id."""
     why: str = ""
     slug: str = ""
-    """The flat id of the same choice; empty when there is none."""
+    """The flat id of the same choice; empty if there is none."""
     max_mode: bool = False
     listed: bool = True
-    """Cursor's list of models has it."""
+    """Whether Cursor's list of models has the model."""
     images: bool | None = None
-    """Whether the model takes pictures; None: unknown."""
+    """Whether the model accepts images; None: unknown."""
     instead_of: str = ""
-    """The model that was refused before this one of the same alias was asked."""
+    """The refused model that this model of the same alias replaces."""
 
 
 class ModelFallback(Struct, frozen=True):
@@ -177,38 +177,38 @@ class ModelFallback(Struct, frozen=True):
     parameters: tuple[tuple[str, str], ...]
     choice: ModelChoice
     asked: str = ""
-    """The name in the request's own list; empty: an alias names it."""
+    """The name in the request's own list; empty: the model is from an alias."""
 
 
-# ---- What the runs of one turn are charged. No behaviour; budgets implement it.
+# ---- The protocols for charging the runs of a turn; budgets implement them.
 
 
 class RunCharge(Protocol):
     @property
     def notice(self) -> str:
-        """What to tell the client: how little is left; empty if not needed."""
+        """A notice for the client that a budget is nearly used up; empty if none is."""
         ...
 
     async def open_run(self, request: TurnRequest) -> None:
-        """One more run. It is counted when this returns. Raises GatewayError when there may be none."""
+        """Count one more run. Raises GatewayError if no further run is allowed."""
         ...
 
     def run_failed(self) -> None:
-        """The run that was counted last was not opened."""
+        """Uncount the last run, which was not opened."""
         ...
 
     def response_ended(self, variant: str, usage: Usage | None) -> None:
-        """What a response has used; with the total of its run, if that has ended."""
+        """Add the usage of a response, which has the total of its run if the run has ended."""
         ...
 
     def stage(self, request: TurnRequest) -> Stage | None:
-        """Ends the response when its run passes a limit of its own; None when there is none."""
+        """A stage that ends the response when its run exceeds its own limit; None without such a limit."""
         ...
 
 
 class RunCharges(Protocol):
     def charge(self, key: str, conversation: str) -> RunCharge | None:
-        """For the runs of one turn; None when nothing is counted. `key` is a caller's, `conversation` ours."""
+        """A charge for the runs of one turn; None if nothing is counted. `conversation` is the gateway's id."""
         ...
 
 
@@ -224,47 +224,46 @@ class TurnRequest(Struct, frozen=True):
     effort: str | None = None
     """Reasoning effort as the client named it (`low`, `medium`, `high` ...)."""
     thinking: bool | None = None
-    """Whether the model is to think; None: the client did not say."""
+    """Whether the model shall think; None: not specified."""
     parameters: tuple[tuple[str, str], ...] = ()
     """Model parameters (id, value) as in the model list, chosen to fit the client's request."""
     choice: ModelChoice = ModelChoice()
     fallbacks: tuple[ModelFallback, ...] = ()
-    """The other models of the alias that was asked for, then `else_models`; asked in order when Cursor refuses one."""
+    """The other models of the requested alias, then `else_models`; tried in order after a refusal by Cursor."""
     else_models: tuple[str, ...] = ()
-    """The names of other models that the client takes instead."""
+    """The names of other models that the client accepts instead."""
     session: SessionMode | None = None
     """None: the gateway's setting decides."""
     hint: str = ""
-    """The client's own name for its conversation; empty: it has none. It helps to tell why, and resumes nothing."""
+    """The client's own name for its conversation, or empty. It explains decisions, but never resumes a turn."""
     kind: str = "turn"
-    """What its client wants it for, as in `dialects/kinds.py`. For accounting alone."""
+    """The purpose of the request, as in `dialects/kinds.py`. Only for accounting."""
     workspace: str | None = None
-    """The directory that the request wants to work in. Its user checks it against the allow-list."""
+    """The requested working directory. The code that uses it checks the allow-list."""
     home: str | None = None
-    """The only directory that the caller's key may work in; it takes the place of the allow-list. Never set by a
-    dialect."""
+    """The only directory that the caller's key may work in; it replaces the allow-list. Never set by a dialect."""
     bridge: bool | None = None
-    """Whether the gateway's own MCP tools are wanted beside the client's; None: the gateway's setting decides."""
+    """Whether to offer the gateway's own MCP tools, too; None: the gateway's setting decides."""
     bridged: frozenset[str] = frozenset()
     """Names in `tools` that the gateway added and runs itself. Never set by a dialect."""
     reopened: int = 0
     """How many earlier runs for this request were lost. Never set by a dialect."""
     max_output: int | None = None
-    """The longest answer in tokens, as the client wants it. Cut only where a setting says so (`stages/token_cut`)."""
+    """The client's limit of the answer in tokens. Enforced only if the setting `max_tokens` is `cut`."""
     charge: RunCharge | None = None
-    """Asked before each run that is opened for this request. Never set by a dialect."""
+    """Counts each run that is opened for this request. Never set by a dialect."""
     stream: bool = False
     generate: bool = True
-    """False: a warm-up. The request is checked and remembered, and no model is asked."""
+    """False: a warm-up. The request is checked and stored, but no model is called."""
     large: bool = False
-    """So large that work in proportion to its size must run in `tasks.aside`."""
+    """Whether linear work on the request must run in `tasks.aside`."""
     include_usage: bool = False
     ignored: tuple[str, ...] = ()
-    """Fields that were understood but cannot be honoured; reported in a header."""
+    """Fields without effect, which a header reports."""
     call_prefix: str = "call_"
     """The prefix of call ids in the client's API; some clients rewrite ids that look foreign."""
     echo: Mapping[str, object] = field(default_factory=dict)
-    """What the dialect must repeat in its answer. Opaque to all other rooms."""
+    """Values for the dialect's answer. Opaque to all other packages."""
 
     @property
     def system(self) -> str:
@@ -273,13 +272,13 @@ class TurnRequest(Struct, frozen=True):
 
     @property
     def talk(self) -> list[Message]:
-        """The messages after the instructions. A later system message stays where it stands, as marked text of the
-        user's message beside it."""
+        """The messages after the instructions. A later system message stays in place, as marked text of the adjacent
+        user message."""
         return in_place(self.messages)[leading(self.messages) :]
 
 
 def leading(messages: Sequence[Message]) -> int:
-    """How many system messages stand before all others."""
+    """How many system messages precede all others."""
     for count, message in enumerate(messages):
         if message.role is not Role.SYSTEM:
             return count
@@ -293,7 +292,7 @@ def in_place(messages: Sequence[Message]) -> list[Message]:
     if all(message.role is not Role.SYSTEM for message in messages[first:]):
         return list(messages)  # nearly always
     talk = [[message] for message in messages[:first]]
-    beside = False  # the last one of `talk` ends with the system's words
+    beside = False  # the last message of `talk` ends with system text
     for message in messages[first:]:
         marked = message.role is Role.SYSTEM
         if marked:
@@ -309,7 +308,7 @@ def in_place(messages: Sequence[Message]) -> list[Message]:
 
 
 def ends_with_results(messages: Sequence[Message]) -> bool:
-    """The last message is a tool's, whatever the system said after it."""
+    """Whether the last message is a tool result, ignoring system messages after it."""
     for message in reversed(messages):
         if message.role is not Role.SYSTEM:
             return message.role is Role.TOOL
@@ -317,7 +316,7 @@ def ends_with_results(messages: Sequence[Message]) -> bool:
 
 
 def last_answer(messages: Sequence[Message]) -> int:
-    """How many messages there are up to and including the last one of the assistant; 0 without one."""
+    """The number of messages up to and including the last assistant message; 0 without one."""
     for count in range(len(messages), 0, -1):
         if messages[count - 1].role is Role.ASSISTANT:
             return count

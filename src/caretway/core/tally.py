@@ -1,11 +1,11 @@
-"""Divides a run's tokens among its responses: the context that each model call read, its own output, cached tokens,
-what is estimated between checkpoints, totals that cannot be those of one call, lost attempts. Pure.
+"""Divides a run's tokens among its responses: the context and the output of each model call, cached tokens, estimates
+between checkpoints, impossible totals, lost attempts. Pure.
 
-In: text, calls and results, and what upstream counts: pieces of output, the size of the context at its checkpoints, and
-one total when the run ends. Out: the usage of each response: the context that its own model call read, and its own
-output. The total covers every model call of the run, so it becomes the usage of a response only when the run had a
-single one. What upstream did not count is estimated from the last reported context plus what was added since. The part
-of a step's context that the step before has read counts as cached; the last step takes the rest of upstream's total.
+Input: text, calls and results, and upstream's counts: pieces of output, the context at checkpoints, and one total when
+the run ends. Output: the usage of each response: the context and the output of its own model call. The total covers
+every model call of the run, so it is the usage of a response only if the run had a single call. Other figures are
+estimated from the last reported context plus later additions. The part of a step's context that the previous step has
+read counts as cached; the last step gets the rest of upstream's total.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,19 +19,18 @@ from .events import RunUsage, Usage
 from .fold import Reply
 from .request import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, TurnRequest, last_answer
 
-# ---- Token estimates where Cursor reports none: four characters a token, a price for tools and images, usage of an
-# answer that was stopped early; always marked. And the size of a request, by bytes, for clients that ask before they
-# send.
+# ---- Token estimates if Cursor reports none, always marked: four characters a token, fixed sizes for tools and images,
+# usage of a stopped answer. Also the size of a request in bytes, for clients that ask before they send.
 
 CHARS_PER_TOKEN: Final = 4
 TOOL_CHARS: Final = 200
-"""Roughly what a tool's schema adds to its description."""
+"""Roughly the characters that a tool's schema adds to its description."""
 IMAGE_CHARS: Final = 1600 * CHARS_PER_TOKEN
-"""An image of the size that models read, counted as text."""
+"""The estimate for an image, as characters of text."""
 
 
 def tokens(chars: int) -> int:
-    """Text that is not empty costs at least one token."""
+    """Characters as tokens, rounded up."""
     return -(-chars // CHARS_PER_TOKEN)
 
 
@@ -40,12 +39,12 @@ def prompt_chars(request: TurnRequest) -> int:
 
 
 def history_tokens(request: TurnRequest) -> int:
-    """What was said before the news of a request."""
+    """The tokens of a request's history before its new messages."""
     return tokens(message_chars(request.messages[: last_answer(request.messages)]))
 
 
 def message_chars(messages: Iterable[Message]) -> int:
-    text = Text  # histories are long, and most of them is this
+    text = Text  # local name: histories are long and mostly text
     return sum(
         [len(part.text) if type(part) is text else _chars(part) for message in messages for part in message.parts]
     )
@@ -68,7 +67,7 @@ def result_chars(result: ToolResult) -> int:
 
 
 def reply_chars(reply: Reply) -> int:
-    """All text of the answer, calls included."""
+    """Characters of the answer, including calls."""
     calls = sum([len(call.name) + len(call.arguments) for call in reply.calls])
     return len(reply.text) + len(reply.reasoning) + calls
 
@@ -80,8 +79,8 @@ def estimated_usage(request: TurnRequest, reply: Reply) -> Usage:
 
 
 def estimate_input(request: TurnRequest) -> int:
-    """What `count_tokens` tells: four bytes a token, so that a script of three bytes a letter counts as more, the
-    tools' schemas, and a flat price for an image. Good enough for "does it fit?", not for a bill."""
+    """The answer of `count_tokens`: four bytes a token, so that scripts with three bytes a letter count more, with the
+    tools' schemas and a fixed size for an image. Good enough for "does it fit?", not for a bill."""
     size = sum([_weight(part) for message in request.messages for part in message.parts])
     for tool in request.tools:
         size += _bytes(tool.name) + _bytes(tool.description) + len(msgspec.json.encode(tool.schema))
@@ -93,7 +92,7 @@ def _weight(part: Part) -> int:
         case Text(text=text):
             return _bytes(text)
         case Reasoning():
-            return 0  # that of earlier answers is not sent
+            return 0  # earlier reasoning is not sent
         case Image():
             return IMAGE_CHARS
         case ToolCall(name=name, arguments=arguments):
@@ -118,54 +117,54 @@ class Tally(Struct):
     _since: int = 0
     """Added by earlier responses and by results since then; always an estimate."""
     _counted: bool = False
-    """A checkpoint of this response has reported the context."""
+    """Whether a checkpoint of this response has reported the context."""
     _used: int = 0
     """The last context that upstream reported."""
     _said_then: int = 0
-    """Output of this response at that moment: the context includes it."""
+    """Output of this response at the last checkpoint, which the context includes."""
     _awaited: int = 0
-    """Tokens of this response's results until upstream confirms them: an earlier checkpoint may belong to the step
-    before."""
+    """Tokens of this response's results until upstream confirms them, because a checkpoint may belong to the previous
+    step."""
     _call_chars: int = 0
     _before_calls: int | None = None
     """`spoken_tokens` at the first call of this response."""
     _worked: bool = False
-    """A tool was called in this run, so there is more than one model call."""
+    """Whether a tool was called in this run, so that there are several model calls."""
     _answered: bool = False
-    """Results were sent, and the model has not answered yet."""
+    """Whether results were sent that the model has not answered yet."""
     _rounds: int = 1
     _responses: int = 1
     _lost: bool = False
-    """An attempt was lost, and is not counted."""
+    """Whether an attempt was lost, which is not counted."""
     _repeats: bool = False
-    """A new attempt may repeat output that this response has counted."""
+    """Whether a new attempt may repeat output that this response has counted."""
     _estimates: int = 0
     """Sum of the reported contexts of earlier responses."""
     _warm: bool = False
-    """Upstream can still have in its cache what the response before this one has read."""
+    """Whether upstream's cache may still have the context of the previous response."""
     _read_before: int = 0
-    """What that was, if upstream reported it."""
+    """The context of the previous response, if upstream reported it."""
     _added: int = 0
-    """What that response and its results have added since."""
+    """Tokens that the previous response and its results have added since."""
     _shared: int = 0
-    """What this response was reported to share with the one before it."""
+    """Tokens that this response shares with the previous response, as reported to the client."""
     _shared_before: int = 0
-    """The sum of that for the earlier responses of this attempt."""
+    """The sum of shared tokens of earlier responses in this attempt."""
 
-    # ---- what happens
+    # ---- events
 
     def reopened(self) -> None:
         """An attempt was lost and the next one begins."""
         self._lost = self._repeats = True
         self._warm = False
-        self._shared = self._shared_before = 0  # upstream's total is the new attempt's
+        self._shared = self._shared_before = 0  # upstream's total covers the new attempt
 
     def checkpoint(self, used: int) -> None:
         if used <= 0:
             return
         said, late = self.output, self._awaited
         if late and (said or (self._used and used >= self.expected - late // 2)):
-            late = 0  # the results are in it
+            late = 0  # the checkpoint includes the results
         self.context = self._used = used
         self._since, self._said_then = late, said
         self._counted = not late
@@ -177,14 +176,14 @@ class Tally(Struct):
         self.spoken_tokens += count
 
     def calling(self) -> None:
-        """The model uses a tool, wherever that runs."""
+        """The model calls a tool of any kind."""
         self.speaking()
         self._worked = True
         if self._before_calls is None:
             self._before_calls = self.spoken_tokens
 
     def called(self, name: str, arguments: str) -> None:
-        """The client was shown a call."""
+        """The client has got a call."""
         self.calling()
         self._call_chars += len(name) + len(arguments)
 
@@ -193,13 +192,13 @@ class Tally(Struct):
         self._awaited = 0
 
     def speaking(self) -> None:
-        """The model produces output: after results, that is its next model call."""
+        """The model produces output; after results this begins its next model call."""
         if self._answered:
             self._answered = False
             self._rounds += 1
 
     def next_response(self, results: Sequence[ToolResult] = (), *, warm: bool = True) -> None:
-        """`warm`: upstream's cache can still hold what the response before has read."""
+        """`warm`: upstream's cache may still have the context of the previous response."""
         self._responses += 1
         self._estimates += self._input()
         self._warm = warm
@@ -212,11 +211,11 @@ class Tally(Struct):
         self._before_calls = None
         self._counted = self._repeats = False
 
-    # ---- what it comes to
+    # ---- results
 
     @property
     def expected(self) -> int:
-        """What the model is going to read, as far as known."""
+        """The context that the model will read, as far as known."""
         size = self.context + self._since
         return size if size > 0 else 1
 
@@ -228,17 +227,17 @@ class Tally(Struct):
         if self._before_calls is None:
             return self.spoken_tokens
         spoken = self._before_calls or tokens(self.spoken_chars)
-        return max(self.spoken_tokens, spoken + tokens(self._call_chars))  # not every server counts calls as they come
+        return max(self.spoken_tokens, spoken + tokens(self._call_chars))  # some servers do not count calls at once
 
     def paused(self) -> Usage:
-        """This response's usage, as far as it was counted."""
+        """This response's usage as far as it is known."""
         counted = self._counted and self.spoken_tokens > 0 and self._before_calls is None and not self._repeats
         read = self._input()
         self._shared = max(0, min(self._read_before or read - self._added, read)) if self._warm else 0
         return Usage(read, max(1, self.output), estimated=not counted, shared_tokens=self._shared or None)
 
     def ended(self, total: RunUsage | None) -> Usage:
-        """The run is over, and this is what upstream counted, if it did."""
+        """The usage of the last response. `total`: upstream's count of the run, if it reported one."""
         if self._answered:
             self.speaking()
         if total is None:
@@ -259,23 +258,23 @@ class Tally(Struct):
         return self.context - self._said_then if self.context > self._said_then else self.context
 
     def _last_shared(self, total: RunUsage) -> int | None:
-        """What remains of upstream's cached tokens after the earlier responses."""
+        """Upstream's cached tokens minus the tokens that earlier responses were given."""
         cached = total.cache_read_tokens
         if cached is None or (total.input_tokens is not None and cached > total.input_tokens):
             return self._shared or None
         return cached - self._shared_before
 
     def _single(self, run: RunUsage) -> Usage | None:
-        """For a run with one model call, the run's figures are the response's. None if that is impossible."""
+        """The run's figures as the usage of its only model call; None if they are impossible for one call."""
         whole, read, written = run.input_tokens, run.cache_read_tokens, run.cache_write_tokens
         if whole is None or run.output_tokens is None or (self._used and whole > ABSURD * self._used):
             return None
         if (read or 0) + (written or 0) > whole:
-            read = written = None  # they are part of the input, or they are something else
+            read = written = None  # inconsistent: cached tokens are part of the input
         return Usage(whole, run.output_tokens, read, written, run.reasoning_tokens, run=run)
 
     def _fitted(self, whole: int, steps: int) -> int:
-        """The context of the last of several model calls when no checkpoint reported it: what we know of, plus what an
-        average call read beyond that (Cursor's own instructions)."""
+        """The context of the last of several model calls without a checkpoint: the known context plus the average
+        excess of a call over it (Cursor's own instructions)."""
         average = (self._estimates + self.expected) // self._responses
         return max(1, min(self.expected + whole // steps - average, whole))

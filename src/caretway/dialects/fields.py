@@ -1,8 +1,6 @@
-"""Reads values of parsed JSON with errors that name the field (`messages[3].content`): wrong type, missing, empty,
-`null` as absent; limits of stop sequences. Names fields that are understood and without effect (`temperature`, `seed`),
-or unknown, for `x-caretway-ignored`: plain and short, whatever the client sent.
-
-For every dialect's decoder; knows no field. `null` counts as absent wherever a field is optional: clients send both.
+"""Reads values of parsed JSON for every dialect's decoder, with errors that name the field (`messages[3].content`).
+Lists unknown fields and known fields without effect (`temperature`, `seed`) for `x-caretway-ignored`.
+`null` counts as absent if a field is optional, because clients send both.
 """
 
 import re
@@ -17,8 +15,8 @@ from ..core.json_bounds import MAX_LEVELS, nested_deeply
 from ..core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
 from .kinds import COMPACTION
 
-# ---- How a model is asked to summarise a conversation, for every dialect whose clients may ask for that: the words,
-# and a turn without tools or an output format. An empty summary is an error. Pure.
+# ---- Asks a model to summarise a conversation, for every dialect with compaction: a prompt, and a turn without tools
+# or an output format. An empty summary is an error. Pure.
 
 ASK: Final = (
     "Do not go on with the task. Write a summary of this conversation for somebody who will continue it without seeing "
@@ -27,12 +25,11 @@ ASK: Final = (
 )
 
 HEADING: Final = "Summary of the conversation so far, written before it was shortened:"
-"""In front of a summary that a client brings back."""
+"""The heading of a summary that a client sends back."""
 
 
 def asking(request: TurnRequest, instructions: str = "") -> TurnRequest:
-    """The conversation with a request for its summary as the newest message, without the limit that was meant for an
-    answer."""
+    """The conversation with a request for its summary as the last message, without the answer's length limit."""
     asked = Message(Role.USER, (Text(instructions.strip() or ASK),))
     return replace(
         request,
@@ -65,11 +62,11 @@ MAX_STOP_LENGTH: Final = 1_000
 
 
 class FieldPath(Struct, frozen=True):
-    """The path of a value in a request, e.g. `messages[3].content[0]`. It becomes text only for an error: a long
-    history has thousands of paths, and rarely an error."""
+    """The path of a value in a request, e.g. `messages[3].content[0]`. Rendered as text only for an error, because a
+    long history has thousands of paths."""
 
     holder: "FieldPath | str"
-    """Empty: the body itself."""
+    """The path of the containing object; empty: the body itself."""
     key: str
     index: int | None = None
 
@@ -122,8 +119,8 @@ def a_string(value: object, param: At) -> str:
 
 
 def stop_sequences(values: list[object], param: str, most: int) -> tuple[str, ...]:
-    """The stop sequences without duplicates and empty ones. They are searched for in every piece of the answer, so both
-    limits are small."""
+    """The stop sequences without empty strings and duplicates. Number and length are limited, because every piece of
+    the answer is searched for them."""
     if len(values) > most:
         raise invalid_value(param, f"at most {most} sequences are possible, not {len(values)}.")
     for i, one in enumerate(values):
@@ -153,8 +150,7 @@ def optional_string(holder: Mapping[str, object], key: str, at: At = "") -> str 
 
 
 def call_arguments(holder: Mapping[str, object], at: At) -> str:
-    """The `arguments` of an earlier call, kept as text whether or not it is valid JSON. Missing or empty arguments
-    become an empty object."""
+    """The `arguments` of an earlier call as text, even if invalid JSON. Missing or empty arguments become `{}`."""
     text = optional_string(holder, "arguments", at) or "{}"
     if nested_deeply(text):
         raise invalid_value(FieldPath(at, "arguments"), f"it is nested more than {MAX_LEVELS} levels deep.")
@@ -172,17 +168,17 @@ def optional_bool(holder: Mapping[str, object], key: str, at: At = "") -> bool |
 
 
 MAX_LISTED: Final = 32
-"""A body with a thousand unknown fields must not make the header too large."""
+"""Listed names, so that a body with a thousand unknown fields does not make the header too large."""
 _HEADER_SAFE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class Idle(Struct, frozen=True):
-    """A field that is understood and has no effect here."""
+    """A known field without effect."""
 
     expected: str
     types: tuple[type, ...]
     asks_nothing: tuple[object, ...] = ()
-    """Values that mean the same as leaving the field out."""
+    """Values with the same meaning as an absent field."""
 
 
 WHOLE: Final = ("an integer", (int,))
@@ -194,7 +190,7 @@ FLAG: Final = ("a boolean", (bool,))
 
 
 def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterator[str]:
-    """The fields of the table that ask for something. A wrong type is still an error."""
+    """The fields of the table with a value other than the default. A wrong type is still an error."""
     if table.keys().isdisjoint(body.keys()):
         return
     for name, field in table.items():
@@ -208,12 +204,12 @@ def idle_names(body: Mapping[str, object], table: Mapping[str, Idle]) -> Iterato
 
 
 def unknown_names(holder: Mapping[str, object], known: Collection[str]) -> list[str]:
-    """The other fields, as the client spelled them: `listable` comes after this."""
+    """The names of the other fields, as the client wrote them; pass them to `listable`."""
     return [name for name, value in holder.items() if name not in known and value is not None]
 
 
 def listable(names: Collection[str]) -> list[str]:
-    """Names from a client, made safe for a header: plain characters, not too many."""
+    """Names from a client, made safe for a header: plain characters, at most MAX_LISTED."""
     if not names:
         return []
     plain = list(dict.fromkeys(name if _HEADER_SAFE.fullmatch(name) else "(unprintable)" for name in names))
@@ -222,12 +218,11 @@ def listable(names: Collection[str]) -> list[str]:
     return plain
 
 
-# ---- Checks what a client says of its tools: a name's characters and length, a name that is used twice, a choice of a
-# tool that is not declared, `tool_choice` as a word (auto, none, required). Renames nothing: that is
-# `dialects/openai_responses/tools.py`.
+# ---- Checks a client's tools: a name's characters and length, duplicate names, a choice of an undeclared tool,
+# `tool_choice` as a word (auto, none, required). `dialects/openai_responses/tools.py` renames tools.
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
-"""Wider than any API's own rule: MCP clients put dots, colons and slashes into names."""
+"""Wider than any API's own rule, because MCP clients use dots, colons and slashes in names."""
 
 
 def needed_name(tool: Mapping[str, object], at: At) -> str:
@@ -242,7 +237,7 @@ def check_name(name: str, param: At) -> str:
 
 
 def check_unique(tools: Sequence[tuple[At, ToolSpec]]) -> tuple[ToolSpec, ...]:
-    """The tools, each given with the place in the request that holds its name."""
+    """The tools, whose names must be unique. Each comes with its place in the request."""
     seen: dict[str, ToolSpec] = {}
     for at, tool in tools:
         if tool.name in seen:
@@ -263,7 +258,7 @@ _MODES: Final[dict[str, Mode]] = {"auto": "auto", "none": "none", "required": "r
 
 
 def choice_mode(value: str, param: str, tools: tuple[ToolSpec, ...], forms: str) -> Mode:
-    """`forms`: what may stand in this field, for a message."""
+    """`forms`: the valid values of this field, for an error message."""
     mode = _MODES.get(value)
     if mode is None:
         raise invalid_value(param, f"use {forms}, not {value[:60]!r}.")

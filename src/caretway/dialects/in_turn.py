@@ -1,10 +1,8 @@
-"""Puts parallel tool calls one after the other in OpenAI's streams: a call is whole before another, or text beside it,
-begins; what waits is bounded, and an interrupted call at the end is dropped.
-
-In: the events of one response. Out: the same events, in an order in which a call is ready before anything else begins.
-Remembered: the open call, and what waits behind it, in order. Some clients lose a call when another begins before it is
-done. The queue is bounded: beyond the limit events are passed on as they come, which both of OpenAI's APIs allow,
-because every piece names its item.
+"""Serialises parallel tool calls in OpenAI's streams, because some clients lose a call if another begins before it is
+complete.
+Input: the events of one response. Output: the same events, ordered so that a call is ready before other output begins;
+a call that is interrupted at the end is dropped. State: the open call, and the queue of waiting events. Beyond the
+queue's limit events are passed on at once, which both of OpenAI's APIs allow, because every piece names its item.
 """
 
 from collections.abc import Sequence
@@ -23,16 +21,16 @@ from ..core.events import (
     Usage,
 )
 
-# ---- Server-sent events as bytes: `data:` and `event:` frames, comments, `[DONE]`, and Unicode line separators that
-# are escaped, because some clients end a line there.
+# ---- Server-sent events as bytes: `data:` and `event:` frames, comments, `[DONE]`. Unicode line separators are
+# escaped, because some clients end a line there.
 #
 # A payload is JSON text without raw line breaks, so it always fits one `data:` line.
 
 DONE: Final = b"data: [DONE]\n\n"
 """The end marker of OpenAI's chat streams."""
 _LINE_ENDS: Final = tuple((end.encode(), f"\\u{ord(end):04x}".encode()) for end in "\u2028\u2029\u0085")
-"""Characters that are no ASCII and that some clients take for the end of a line (Python's `splitlines` does); and how
-JSON escapes them."""
+"""Non-ASCII characters that some clients treat as the end of a line (as Python's `splitlines` does) -> their JSON
+escapes."""
 
 
 def data(payload: bytes) -> bytes:
@@ -50,8 +48,8 @@ def comment(text: str) -> bytes:
 
 
 def one_line(data: bytes) -> bytes:
-    """Events whose lines end for every client in the same place: what is in an event is JSON, where the other ends of
-    lines can be escaped. ASCII stays as it is."""
+    """Escape Unicode line separators in events, whose data is JSON, so that all clients see the same lines. ASCII stays
+    unchanged."""
     if data.isascii():
         return data
     for raw, escaped in _LINE_ENDS:
@@ -60,10 +58,10 @@ def one_line(data: bytes) -> bytes:
     return data
 
 
-# ---- What is added to every API's usage object: `estimated`, and under `caretway` the total of the whole run.
+# ---- Additions to every API's usage object: `estimated`, and under `caretway` the total of the whole run.
 #
-# The key `caretway` is ours; clients ignore keys that they do not know. A run's figures are Cursor's own, with the
-# cache included in its input. They are on the response that ended the run, but are not part of that response's figures.
+# Clients ignore the unknown key `caretway`. A run's figures are Cursor's own; the input includes the cache. The
+# response that ended the run has them, in addition to its own figures.
 
 
 def beside(usage: Usage) -> dict[str, object]:
@@ -95,11 +93,11 @@ def beside(usage: Usage) -> dict[str, object]:
 
 
 MOST_WAITING: Final = 4 << 20
-"""Characters."""
+"""Characters that may wait."""
 
 
 class _Item:
-    """What waits: a call, or text between two calls."""
+    """A waiting call, or waiting text between two calls."""
 
     __slots__ = ("call", "events", "whole")
 
@@ -114,9 +112,9 @@ class InTurn:
 
     def __init__(self) -> None:
         self.busy = False
-        """A call is open. Otherwise only the start of a call needs attention."""
+        """Whether a call is open. Otherwise only the start of a call is relevant."""
         self._open: str | None = None
-        self._line: list[_Item] = []  # of calls: a few; every stream has one, and a deque takes 0.7 KB
+        self._line: list[_Item] = []  # few items; every stream has a list, and a deque takes 0.7 KB
         self._calls: dict[str, _Item] = {}
         self._held = 0
         self._overrun = False
@@ -167,7 +165,7 @@ class InTurn:
             case TurnPaused() | TurnEnded() | TurnFailed():
                 self._end(event, out)
             case _:
-                out.append(event)  # belongs to the answer, not to an item of it
+                out.append(event)  # belongs to the answer, not to an item
 
     def _hold(self, item: _Item, event: Event, size: int, out: list[Event]) -> None:
         item.events.append(event)
@@ -180,7 +178,7 @@ class InTurn:
             self._calls.clear()
 
     def _next(self, out: list[Event]) -> None:
-        """The open call is ready: everything that is complete by now follows, up to a call that is not."""
+        """The open call is ready: send the complete items after it, up to an incomplete call."""
         self._open = None
         while self._line and self._open is None:
             item = self._line.pop(0)
@@ -193,8 +191,8 @@ class InTurn:
             self._held = 0
 
     def _end(self, end: TurnPaused | TurnEnded | TurnFailed, out: list[Event]) -> None:
-        """Only a turn that is ended from outside leaves a call open. Complete items are sent before an end; before a
-        failure nothing more is sent."""
+        """Send complete waiting items before an end, but not before a failure. Only a turn that is stopped leaves a
+        call open."""
         if not isinstance(end, TurnFailed):
             for item in self._line:
                 if item.whole:

@@ -1,5 +1,5 @@
-"""Merges JSON schemas so that no `anyOf`, `oneOf` or `allOf` is left: `either` takes what any alternative takes (null,
-enums, the widest bounds), `both` what all take. The description states what is lost. Pure.
+"""Merges JSON schemas so that no `anyOf`, `oneOf` or `allOf` is left: `either` accepts the values of any alternative
+(null, enums, the widest bounds), `both` the values that all accept. The description states lost rules. Pure.
 
 With `either`, every argument that an alternative accepts stays possible, except for properties that the alternative
 does not declare (JSON Schema would allow those). If `both` cannot combine two rules, it keeps the first. Steps are
@@ -48,7 +48,7 @@ _ANNOTATIONS: Final = frozenset(
 )
 _CONDITION: Final = ("if", "then", "else")
 _MAX_WORDS: Final = 600
-"""Characters of what is said about alternatives."""
+"""Characters that describe alternatives."""
 _MAX_DESCRIPTION: Final = 4_000
 
 
@@ -58,7 +58,7 @@ def is_open(schema: object) -> bool:
 
 
 def key_of(value: object) -> str:
-    """Equal for equal values: 1 and true are not, 1 and 1.0 are."""
+    """A key that is equal for equal values: 1 equals 1.0, but not true."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return f"{type(value).__name__}:{value!r}"
@@ -71,7 +71,7 @@ def _counted(value: object, budget: Budget) -> str:
 
 
 def types_of(schema: Schema) -> list[str] | None:
-    """The types that it takes, as far as it says; None: any."""
+    """The declared types of a schema; None: any type."""
     given = schema.get("type")
     if isinstance(given, str):
         return [given]
@@ -82,7 +82,7 @@ def types_of(schema: Schema) -> list[str] | None:
 
 
 def values_of(schema: Schema) -> list[Any] | None:
-    """The only values that it takes; None: there are too many to tell."""
+    """The only values that a schema accepts; None if it does not list them."""
     if isinstance(enum := schema.get("enum"), list | tuple):
         return list(enum)
     if "const" in schema:
@@ -96,7 +96,7 @@ def spelled(value: object) -> str:
 
 
 def with_words(schema: Schema, words: str) -> dict[str, Any]:
-    """The schema with a sentence more in its description."""
+    """The schema with `words` added to its description."""
     said = schema.get("description")
     said = said if isinstance(said, str) else ""
     if not words or words in said:
@@ -109,7 +109,7 @@ def with_words(schema: Schema, words: str) -> dict[str, Any]:
 
 
 def either(branches: Sequence[Any], budget: Budget) -> Any:
-    """One schema that takes what any of these takes."""
+    """One schema that accepts every value that a branch accepts."""
     several = list({_counted(branch, budget): branch for branch in branches if branch is not False}.values())
     if not several:
         return False
@@ -156,7 +156,7 @@ def _either(several: Sequence[Schema], budget: Budget) -> dict[str, Any]:
 
 
 def _able(several: Sequence[Schema], kinds: Sequence[list[str] | None], wanted: str) -> list[Schema]:
-    """The branches that may take a value of this type."""
+    """The branches that may accept a value of this type."""
     also = ("number", "integer") if wanted == "number" else (wanted,)
     return [
         branch for branch, kind in zip(several, kinds, strict=True) if kind is None or any(one in kind for one in also)
@@ -164,7 +164,7 @@ def _able(several: Sequence[Schema], kinds: Sequence[list[str] | None], wanted: 
 
 
 def _bounds(made: dict[str, Any], several: Sequence[Schema], kinds: Sequence[list[str] | None]) -> None:
-    """Rules that hold in every branch that they could concern: the widest bound, or what all say alike."""
+    """Add the rules of all branches with the type in question: the widest bound, or a rule that all share."""
     widest: list[tuple[Mapping[str, str], Callable[..., Any]]] = [(_LOWER, min), (_UPPER, max)]
     for table, widen in widest:
         for word, kind in table.items():
@@ -225,7 +225,7 @@ def _alternatives(several: Sequence[Schema]) -> str:
 
 
 def _worth_telling(branch: Schema) -> bool:
-    """More than a type, which the result has too, or values, which it has as well."""
+    """Whether a branch has more than types and values, which the result keeps anyway."""
     return "properties" in branch or "required" in branch or isinstance(branch.get("description"), str)
 
 
@@ -250,11 +250,12 @@ def _described_property(branch: Schema, name: str, required: Sequence[str]) -> s
     return f"{named}: {spelled(values[0])}" if values is not None and len(values) == 1 else named
 
 
-# ---------------------------------------------------------------------------------------------- what must all hold
+# ---------------------------------------------------------------------------------------------- rules that must all
+# hold
 
 
 def both(one: Any, other: Any, budget: Budget) -> Any:
-    """One schema for values that both take; of two rules that cannot be one, the first."""
+    """One schema for values that both schemas accept. Of two rules that cannot be combined, it keeps the first."""
     if one is False or other is False:
         return False
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):

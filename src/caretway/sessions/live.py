@@ -1,5 +1,5 @@
-"""One live turn as the session engine holds it: its tickets, its state, the fingerprint of what was said, the tools its
-run was offered, the results it was given last, and what is reported of its run. A record; `plan` and `manager` decide.
+"""One live turn of the session engine: its tickets, its state, the fingerprint of its conversation, the tools of its
+run, its last results, and the account of its run. A record; `plan` and `manager` decide.
 """
 
 import asyncio
@@ -24,16 +24,15 @@ from .lifecycle import Happening, SessionState, move
 from .plan import Parked
 from .transcript import Chain, tools_key
 
-# ---- Tool call ids that clients see: made up here, mapped to upstream's ids and back, at most 40 characters that every
-# API takes (`call_`, `toolu_`). They are looked up, never trusted; two chats that open alike never share a turn.
+# ---- Tickets, the tool call ids that clients see: created here and mapped to upstream's ids and back.
 #
-# A ticket is looked up: a turn is not looked for by the text of a prompt, so two chats that open alike never share one,
-# and an id that is not known is a foreign one. Only a gateway of a cluster reads who may hold it. Legal in every
-# dialect, and nothing that a client would rewrite: at most 40 characters of [A-Za-z0-9_-] that begin as the dialect's
-# own ids do.
+# A ticket is looked up, never trusted; an unknown id is foreign. A turn is never found by the text of a prompt, so two
+# equal chats never share a turn. Only a gateway of a cluster reads the holder from a ticket. A ticket is legal in every
+# dialect and no client rewrites it: at most 40 characters of [A-Za-z0-9_-], with the prefix of the dialect's own ids
+# (`call_`, `toolu_`).
 
 REPLICA: Final = "0000"
-"""Which of several gateways holds the turn, where there is only one."""
+"""The replica id in tickets of a gateway without a cluster."""
 _SID_BYTES: Final = 8
 _CALL_BYTES: Final = 2
 _TICKET: Final = re.compile(r"[a-z]+_([0-9a-f]{4})([0-9a-f]{16})[0-9a-f]{5,}")
@@ -45,16 +44,15 @@ def new_sid() -> str:
 
 
 def held_by(ticket: str) -> Held | None:
-    """Which gateway of a cluster says that it holds the turn; None: this is not one of our tickets. Only
-    a hint: the turn's holder looks it up."""
+    """The gateway of a cluster that the ticket names as the turn's holder; None if it is no ticket. Only a hint: that
+    gateway looks the ticket up."""
     found = _TICKET.fullmatch(ticket)
     return Held(found[1], found[2]) if found is not None else None
 
 
 class Tickets:
-    """In: events with upstream's own call ids, results with ours. Out: the same with the other kind of id.
-
-    Upstream's ids may be long or hold odd characters, so they never leave the gateway.
+    """Maps the ids of upstream's events to tickets, and tickets in results to upstream's ids. Upstream's ids may be
+    long or have odd characters, so they never leave the gateway.
     """
 
     __slots__ = ("_ours", "_replica", "_theirs", "prefix", "sid")
@@ -63,7 +61,7 @@ class Tickets:
         self.sid = sid
         self._replica = replica
         self.prefix = prefix
-        """Of tickets from now on: the next step of a turn may be asked for through another dialect."""
+        """The prefix of new tickets. It may change, because a client may resume a turn through another dialect."""
         self._ours: dict[str, str] = {}
         self._theirs: dict[str, str] = {}
 
@@ -93,30 +91,30 @@ FROM_NOWHERE: Final = RequestOrigin()
 
 
 class RunAccount(Struct, eq=False):
-    """What is reported of a run: one record when it is over, or one for each total that Cursor reports (a run may end
-    at each pause). A total that comes after the gateway has stopped the run makes a second record with the same id."""
+    """The account of a run: one record when it is over, or one for each total that Cursor reports (a run may end at
+    each pause). A total that arrives after the gateway has stopped the run makes a second record with the same id."""
 
     origin: RequestOrigin = FROM_NOWHERE
     conversation: str = ""
     label: str = ""
     reason: str = ""
     newest: tuple[str, str] = ("", "")
-    """The same of its newest response, which may have resumed it."""
+    """Label and reason of its newest response, which may have resumed it."""
     upstream: str = ""
     """The conversation's id at Cursor."""
     error: str = ""
-    """Of its newest response."""
+    """The error code of its newest response."""
     responses: int = 0
     recorded: int = 0
-    """How many records there are of it: one when it is over, or one for each total that Cursor told."""
+    """The number of its records so far."""
     due: bool = True
-    """Something of it was not told yet."""
+    """Whether a part of the run is not yet recorded."""
     started_at: float = field(default_factory=time.time)
     charge: RunCharge | None = None
-    """What its runs are charged; None: nobody counts."""
+    """The charge for its runs; None if nothing is counted."""
 
     def answers(self, label: str, reason: str) -> None:
-        """One more response is read from it."""
+        """Add a response that reads from the run."""
         self.responses += 1
         self.due = True
         self.newest = label, reason
@@ -154,30 +152,30 @@ class LiveTurn(Struct, eq=False):
     request: TurnRequest
     """The newest request of this turn."""
     chain: Chain | None = None
-    """Of all that was said before `unchained`; None: of nothing yet."""
+    """The chain of the messages before `unchained`; None before the first message."""
     unchained: tuple[Message, ...] = ()
     answer: Message = NOTHING
-    """The newest answer: the one that made the open calls. It is chained as its client tells it, with the results."""
+    """The newest answer, which made the open calls. It is chained in the client's version, with the results."""
     tools: tuple[ToolSpec, ...] = ()
-    """What the run upstream was offered; the newest request may offer more."""
+    """The tools of the upstream run; the newest request may offer more."""
     given: tuple[ToolResult, ...] = ()
-    """What it was resumed with last."""
+    """The results of its last resumption."""
     state: SessionState = SessionState.RUNNING
     open: list[str] = field(default_factory=list)
-    """Tickets the client holds and has not answered."""
+    """Tickets that the client has not answered."""
     issued: list[str] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
     account: RunAccount = field(default_factory=RunAccount)
     since: float = field(default_factory=time.time)
-    """When it came to its state; unix seconds."""
+    """The time of its last change of state; unix seconds."""
     fold: Fold | None = None
-    """What its response has said so far; None: nobody reads one."""
+    """The fold of its response so far; None without a response."""
     cancelled: GatewayError | None = None
-    """What its reader gets instead of anything else."""
+    """The error that its reader gets instead of further events."""
     chars: int | None = None
-    """Of all that is chained; None: another gateway began the chain."""
+    """Characters of all chained messages; None if another gateway began the chain."""
     held: int | None = None
-    """Tokens of the history that the newest request brought again; None: nobody has counted them."""
+    """Tokens of the history that the newest request repeated; None if they were not counted."""
 
     def happened(self, happening: Happening) -> None:
         self.state = move(self.state, happening)
@@ -200,12 +198,12 @@ class LiveTurn(Struct, eq=False):
         return chain.add(unchained)
 
     def before(self) -> bytes:
-        """Fingerprint of all that was said before the newest answer."""
+        """The fingerprint of all messages before the newest answer."""
         return self._chained().said()
 
     def goes_on(self, request: TurnRequest, news: tuple[Message, ...]) -> None:
-        """The client came back. `news` is its own account of our answer, if it gave one, and what it says to that: the
-        next request will be recognised by its words, not by ours."""
+        """The client resumes the turn. `news` is the client's version of the answer, if it sent one, and its new
+        messages. The chain uses the client's version, because the next request will repeat it."""
         chain = self._chained()
         if self.request.tools != request.tools:
             chain.tools = tools_key(request.tools)
@@ -217,11 +215,11 @@ class LiveTurn(Struct, eq=False):
         self.tickets.prefix = request.call_prefix
 
     def transcript(self) -> bytes:
-        """Fingerprint of all that was said, the newest answer included. The turn is over."""
+        """The fingerprint of all messages of a finished turn, including the newest answer."""
         return self._chained().add((self.answer,)).digest()
 
     def parked(self, *, own: bool = True) -> Parked:
-        """As the plan sees it. `own`: it is asked for by a ticket of its own, not by results it was started with."""
+        """The turn as the plan sees it. `own`: found by its own ticket, not by the results that it was started with."""
         request, waiting = self.request, self.state is SessionState.PARKED
         return Parked(
             sid=self.tickets.sid,
@@ -238,8 +236,8 @@ class LiveTurn(Struct, eq=False):
         )
 
 
-# ---- A live turn as those who look at the gateway see it: state, model, who asked, since when, which tools it waits
-# for, about how many tokens it has said. Made on demand; no words of the conversation are in it.
+# ---- A live turn as the dashboard and the commands show it: state, model, caller, times, awaited tools, estimated
+# tokens. Created on demand, without text of the conversation.
 
 
 class TurnView(Struct, frozen=True, gc=False):
@@ -251,16 +249,16 @@ class TurnView(Struct, frozen=True, gc=False):
     dialect: str
     conversation: str
     session: str
-    """Of its newest response, as the client was told: fresh, continued, replayed, resumed."""
+    """The label of its newest response, as reported to the client: fresh, continued, replayed, resumed."""
     reason: str
     started_at: float
     since: float
-    """When it came to its state. Both in unix seconds."""
+    """The time of its last change of state. Both times are unix seconds."""
     responses: int
     tokens: int
-    """Of the response that is being made, estimated."""
+    """Estimated tokens of the current response."""
     waiting_for: tuple[str, ...] = ()
-    """Names of the tools whose results it waits for."""
+    """Names of the tools whose results the turn waits for."""
 
 
 def turn_view(live: LiveTurn) -> TurnView:

@@ -1,8 +1,7 @@
-"""Stored responses of the Responses API in SQLite, so that they survive a restart: of the account and key that made
-them, with the limits of conversations (size, age), the least recently used goes first; written at once, in a thread.
-
-Opened when it is first needed. A file that fails costs what is in it, never a request: the responses of this process
-are in memory, too. A response that is deleted is gone from the file before its owner is told so. Knows no JSON.
+"""Stores responses of the Responses API in SQLite, by account and key, so that they survive a restart. Size and age are
+limited; the least recently used are pruned. A thread writes them at once.
+The file is opened on first use. A broken file loses its content, but fails no request: the responses of this process
+are in memory, too. A deletion is confirmed only after the file has it.
 """
 
 import json
@@ -22,18 +21,18 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 0.5
 MAX_WAITING_BYTES: Final = 64 * 2**20
-"""Of responses that are not written yet. A disk that cannot keep up forgets."""
+"""Unwritten responses; with a slow disk, further responses are dropped."""
 TOUCH_AFTER_S: Final = 60.0
-"""How old a time of use may be before it is worth a write."""
+"""A stored time of use is updated only if it is older than this."""
 PRUNE_AT_ONCE: Final = 256
 
 _SCHEMA: Final = (
-    # Nobody finds a response but its owner, of the same account (`scope`).
+    # Only its owner, of the same account (`scope`), finds a response.
     """CREATE TABLE responses (
         id TEXT PRIMARY KEY, scope TEXT NOT NULL, owner TEXT NOT NULL, used_at REAL NOT NULL, size INTEGER NOT NULL,
         body BLOB NOT NULL, input BLOB NOT NULL, previous TEXT, items TEXT NOT NULL)""",
     "CREATE INDEX responses_by_use ON responses (used_at, size)",
-    # Ids of items are chosen by clients: of two responses with the same one, the newer counts.
+    # Clients choose the ids of items: of two responses with the same item, the newer counts.
     """CREATE TABLE items (
         scope TEXT NOT NULL, owner TEXT NOT NULL, item TEXT NOT NULL, response TEXT NOT NULL,
         PRIMARY KEY (scope, owner, item)
@@ -61,7 +60,7 @@ class ResponseFile:
         self._clock = clock
         self._db: sqlite3.Connection | None = None
         self._using = Lock()
-        """Who works with the database."""
+        """The lock for the database."""
         self._waiting: dict[str, tuple[str, StoredResponse]] = {}
         self._bytes = 0
         self._lock = Lock()
@@ -70,7 +69,7 @@ class ResponseFile:
         self._closed = False
         self._warned = False
 
-    # ---- what the shelves of accounts ask for
+    # ---- for `AccountResponses`
 
     def put(self, scope: str, response: StoredResponse) -> None:
         with self._lock:
@@ -98,7 +97,7 @@ class ResponseFile:
         return self._read(_HOLDER, (scope, owner, item_id))
 
     def remove(self, response_id: str) -> bool:
-        with self._using:  # what is just being written is written by then
+        with self._using:  # waits for a running write
             with self._lock:
                 waits = self._waiting.pop(response_id, None)
                 if waits is not None:
@@ -106,7 +105,7 @@ class ResponseFile:
             return self._work("forget a response", lambda db: _drop(db, response_id))
 
     def close(self) -> None:
-        """When everything is written."""
+        """Write all waiting responses and close the file."""
         with self._lock:
             thread, self._thread, self._closed = self._thread, None, True
         if thread is not None:
@@ -119,7 +118,7 @@ class ResponseFile:
     # ---- the file
 
     def _write(self) -> None:
-        """In the thread: all that waits."""
+        """Write all waiting responses; runs in the thread."""
         with self._using:
             with self._lock:
                 batch = list(self._waiting.values())
@@ -141,7 +140,7 @@ class ResponseFile:
         self._prune(db, now)
 
     def _prune(self, db: sqlite3.Connection, now: float) -> None:
-        """Oldest first. What is left over waits for the next write."""
+        """Delete the oldest responses over the limits, at most PRUNE_AT_ONCE per write."""
         (held,) = db.execute("SELECT total(size) FROM responses").fetchone()
         for name, used_at, size in db.execute(_OLDEST, (PRUNE_AT_ONCE,)).fetchall():
             if now - used_at <= self._max_age and held <= self._max_bytes:
@@ -162,7 +161,7 @@ class ResponseFile:
                 return  # due to be pruned
             if now - used_at > TOUCH_AFTER_S:
                 db.execute("UPDATE responses SET used_at = ? WHERE id = ?", (now, name))
-            with suppress(ValueError):  # SQLite does not notice every byte that a disk has lost
+            with suppress(ValueError):  # SQLite does not detect every corrupt byte
                 found.append(StoredResponse(name, owner, body, given, previous, tuple(json.loads(items))))
 
         with self._using:
@@ -172,7 +171,7 @@ class ResponseFile:
         return found[0] if found else None
 
     def _work(self, what: str, work: Callable[[sqlite3.Connection], None], *, write: bool = True) -> bool:
-        """All of `work`, or nothing of it and False. What goes wrong with the file is not the request's business."""
+        """Run `work` in one transaction; False if it failed. An error of the file is logged and fails no request."""
         seen = stat_of(self._path)
         try:
             if self._db is None:
@@ -187,10 +186,10 @@ class ResponseFile:
                     self._db = None
                 with suppress(sqlite3.Error):
                     move_aside(self._path, seen, error)
-            elif not self._warned:  # one line for each time of trouble, not for each request
+            elif not self._warned:  # one line per outage, not per request
                 self._warned = True
                 log.warning("the response store could not %s: %s", what, error)
-            return is_broken(error)  # then there is nothing left of it
+            return is_broken(error)  # a broken file is moved away
         self._warned = False
         return True
 
@@ -220,4 +219,4 @@ class AccountResponses:
         return self._file.remove(response_id)
 
     def watch(self, gone: Callable[[str], None]) -> None:
-        """Others that have the file open go on with what they have in memory."""
+        """Not supported: other processes keep a deleted response in memory."""

@@ -1,13 +1,10 @@
-"""Whether a fresh run answers instead, before the client has seen anything: a lost run, a kept conversation that is
-refused, a model that is refused when its alias names another (`fallback.py`), words where a call was demanded
-(`tool_choice`: any call, or a named one). Counts the retry budget; holds events back; never when a tool has
-run here.
-
-As long as the client has seen nothing, a turn that cannot go on is started anew with the whole request. So is one that
-was to call a tool and did not; until it calls, nothing of its answer is shown. When the second run does not call
-either, or fails, the client gets what there is, with a note. Every run counts against one retry budget
-(`core/recovery.py`), those that the turn itself opened included. Where a tool ran without the client there is no second
-try: another run would run it again.
+"""Decides whether a fresh run answers instead, before the client has seen anything: after a lost run, a refused
+conversation, a refused model whose alias names another, or text where a call was demanded (`tool_choice`).
+Until the client has seen an event, a turn that cannot continue is restarted with the whole request. So is a turn that
+did not make a demanded call; its answer is held back until the call. If the second run does not call either, or fails,
+the client gets the text with a note. Every run counts against one retry budget (`core/recovery.py`), including the runs
+that the turn itself opened. After a tool ran without the client there is no second try, because it would run the tool
+again.
 """
 
 import asyncio
@@ -36,29 +33,29 @@ from ..processes.tasks import spawn
 from .live import LiveTurn
 from .plan import Parked
 
-# ---- Whether the next model of an alias answers instead of one that Cursor refuses, and the request for it. Pure.
+# ---- Decides whether the next model of an alias replaces a refused model, and makes the request for it. Pure.
 #
-# Only a refusal that another model of the same account may not get leads on: a pool of usage that is spent, a plan or a
-# policy without the model, a model that Cursor does not know. A refusal without a reason is none of these; the agent
-# backend turns it into a spent pool where the account's usage says so. Our own budgets refuse every model alike. Which
-# models come next is decided by `accounts/resolve.py` and, for a named key, by `usage/keys/named_key.py`.
+# Only refusals that may not apply to another model of the account count: a spent pool of usage, a plan or a policy
+# without the model, an unknown model. A refusal without a reason does not count; the agent backend turns it into a
+# spent pool if the account's usage shows one. The gateway's own budgets refuse every model alike. `accounts/resolve.py`
+# and, for a named key, `usage/keys/named_key.py` choose the next models.
 
 RUNG: Final = "next model"
-"""In the log line, beside what is done about lost runs."""
+"""The name of this step in the log line, next to the steps for lost runs."""
 REASON: Final = "Cursor refused the model, and its alias names another, or the request"
 _KINDS: Final = frozenset({ErrorKind.QUOTA, ErrorKind.MODEL_UNKNOWN})
 _CODES: Final = frozenset({"plan_or_team_refused", "model_blocked"})
 
 
 def leads_on(error: GatewayError) -> bool:
-    """Another model of the same account may be served where this one is refused."""
+    """Whether another model of the same account may be served after this refusal."""
     if error.kind is ErrorKind.FORBIDDEN:
         return error.code in _CODES
     return error.kind in _KINDS and error.reason != OWN_BUDGET
 
 
 def next_request(request: TurnRequest, error: GatewayError) -> TurnRequest | None:
-    """For the next model of the alias; None: there is none, or it would not help."""
+    """The request for the next model of the alias; None if there is none, or if it would not help."""
     if not request.fallbacks or not leads_on(error):
         return None
     first, *others = request.fallbacks
@@ -67,14 +64,14 @@ def next_request(request: TurnRequest, error: GatewayError) -> TurnRequest | Non
 
 
 def same_model(request: TurnRequest, form: TurnRequest) -> TurnRequest:
-    """What the model is told, for the model of another form of the same request."""
+    """`form` with the model of `request`, another form of the same request."""
     return replace(
         form, model=request.model, parameters=request.parameters, choice=request.choice, fallbacks=request.fallbacks
     )
 
 
 def going_on(request: TurnRequest, parked: Iterable[Parked]) -> TurnRequest:
-    """For the model that has the turn already, if that is a later one of the alias."""
+    """The request for the model of the parked turn, if it is a later model of the alias."""
     models = {turn.model for turn in parked}
     for at, each in enumerate(request.fallbacks):
         if each.model in models and request.model not in models:
@@ -89,16 +86,16 @@ def _asking(request: TurnRequest, one: ModelFallback, others: tuple[ModelFallbac
 
 
 Restart = Callable[[int, TurnRequest], Awaitable[LiveTurn]]
-"""Opens a fresh run for the whole request, when told how many were opened for it before; for the request's model."""
+"""Opens a fresh run for the whole request. Arguments: how many runs were opened for it before, and the request."""
 
 log = logging.getLogger(__name__)
 
 MAX_RECOVERIES: Final = 16
-"""Of one response, in its log line."""
+"""Recoveries of one response in its log line."""
 MAX_HELD_EVENTS: Final = 50_000
-"""How much may be said before a call that was demanded."""
+"""Events that are held back before a demanded call."""
 CALL_TRIES: Final = 2
-"""How many runs may end without the call that was demanded."""
+"""Runs that may end without the demanded call."""
 _FRESH_BECAUSE: Final = {
     Cause.CUT.value: "the run was lost twice",
     Cause.SILENT.value: "the run fell silent",
@@ -138,11 +135,11 @@ class SecondTry:
     def __init__(self, request: TurnRequest, restart: Restart | None) -> None:
         """`restart` is None where no other run may answer."""
         self.request = request
-        """For the model that is asked now."""
+        """The request for the current model."""
         self.opened = False
-        """The client has the headers, which name the model."""
+        """Whether the client has the headers, which name the model."""
         self.shown = False
-        """The client has seen something: there is no second try any more."""
+        """Whether the client has seen an event, which rules out a second try."""
         self.must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
         """A call is demanded and has not come: what the model says is held back."""
         self.note = ""
@@ -166,14 +163,14 @@ class SecondTry:
         """The words of the first run, in case the second fails."""
 
     def recovered(self, event: Recovered) -> None:
-        """The turn lost a run and went on by itself."""
+        """Record that the turn has recovered from a lost run by itself."""
         self._reopened = event.reopened
         self._decided = event.cause if event.how == Rung.FRESH_RUN.value else None
         self._keep(event.how, event.cause)
 
     def judge(self, events: Sequence[Event]) -> str | None:
-        """Why a fresh run is to answer instead of showing these events, the next of the response; None: it is not. What
-        is seen is counted, so each batch is judged once."""
+        """Why a fresh run should answer instead of showing `events`; None to show them. Counts the events, so judge
+        each batch of a response only once."""
         last = events[-1]
         self._worked = self._worked or AgentActivity in map(type, events)
         if type(last) is TurnFailed and last.error.kind is ErrorKind.TURN_GONE:
@@ -193,14 +190,14 @@ class SecondTry:
 
     def _gone(self) -> str | None:
         cause, self._decided = self._decided, None
-        if cause is None:  # a turn that has no ladder of its own
+        if cause is None:  # a turn without its own recovery
             cause = Cause.INCOMPLETE.value
             self._reopened += 1
             self._keep(Rung.FRESH_RUN.value, cause)
         return _FRESH_BECAUSE[cause] if self._allowed else None
 
     def _refused(self, events: Sequence[Event], error: GatewayError) -> str | None:
-        """The chain is its own limit: what was refused has cost nothing, and each model is asked once."""
+        """Try the next model. No retry budget: a refused run costs nothing, and each model is tried once."""
         said = any(type(event) is not TurnStarted for event in (*self._held, *events[:-1]))
         following = None if said or self.opened else next_request(self.request, error)
         if following is None:
@@ -230,7 +227,7 @@ class SecondTry:
     # ---- the fresh run
 
     def start(self, started: Callable[[LiveTurn | Exception], None]) -> None:
-        """Start the second try after `judge`. What was held back is dropped: the fresh run has its own words."""
+        """Start the second try after `judge`. Held events are dropped, because the fresh run replaces them."""
         assert self._restart is not None
         self._held = [event for event in self._held if type(event) is TurnStarted]
         self.starting = spawn(self._start(self._restart, started), "start-turn-again")
@@ -239,26 +236,26 @@ class SecondTry:
         outcome: LiveTurn | Exception
         try:
             outcome = await restart(self._reopened, self.request)
-        except Exception as failure:  # the listener makes an event of it
+        except Exception as failure:  # the listener turns it into an event
             outcome = failure
         finally:
             self.starting = None
         started(outcome)
 
     def cancel(self) -> None:
-        """Cancel what is being started: there are no waiters any more."""
+        """Cancel the run that is being started, because nothing waits for it."""
         if self.starting is not None:
             self.starting.cancel()
 
-    # ---- a call that is demanded
+    # ---- a demanded call
 
     def overfull(self, more: int) -> bool:
-        """`more` events do not fit beside those that are held."""
+        """Whether `more` events exceed the limit of held events."""
         return len(self._held) + more > MAX_HELD_EVENTS
 
     def hold(self, events: list[Event]) -> list[Event]:
-        """The events that may be shown now: all once the demanded call is there, none before. Without the call, the end
-        has what there is and a note; if the second run fails, the text of the first."""
+        """The events that may be shown now: none before the demanded call, all after it. At the end without a call: the
+        answer with a note; if the second run fails, the first run's answer."""
         self._held += events
         last = events[-1]
         if has_call(events):
@@ -275,7 +272,7 @@ class SecondTry:
 
     def _noted(self, answer: list[Event]) -> None:
         for event in answer:
-            if type(event) is Note and event.key == NOTE_KEY:  # the run was told of the demand, and says so
+            if type(event) is Note and event.key == NOTE_KEY:  # the backend has noted the missing call
                 self.note, self._held = event.value, answer
                 return
         self.note = no_call(self._named, tries=self._tries)
@@ -283,7 +280,7 @@ class SecondTry:
 
 
 def has_call(events: Sequence[Event]) -> bool:
-    """The call that was demanded: backends give no other one where it is demanded by name."""
+    """Whether the events have the demanded call. Backends give no other call if it is demanded by name."""
     return any(isinstance(event, ToolCallStarted) for event in events)
 
 

@@ -1,9 +1,8 @@
-"""Fingerprints of conversations: which differences count when a client sends a history again. White space, JSON key
-order, tool order, split text and dropped reasoning do not; anything else does.
+"""Fingerprints of conversations, which recognise a history that a client sends again.
 
-Two transcripts are the same when system, tools and every message are the same after undoing what clients change when
-they resend: white space at the ends, null/empty/absent content, key order in JSON, the order of tools, reasoning left
-out, text split into parts, calls moved behind the text. Anything else is another conversation.
+Two transcripts are equal if system, tools and all messages are equal apart from changes that clients make when they
+resend: white space at the ends, null/empty/absent content, key order in JSON, the order of tools, dropped reasoning,
+split text, calls moved after the text. Any other difference makes another conversation.
 """
 
 import hashlib
@@ -30,15 +29,15 @@ from ..core.request import (
     last_answer,
 )
 
-# ---- Which conversation a new run belongs to, for those who account for it: an opaque id. A continued one keeps that
-# of its snapshot, a replayed one that of the newest conversation that opened alike, a fresh one gets a new id.
+# ---- The opaque id of a new run's conversation, for accounting. A continued run keeps its snapshot's id, a replayed
+# run gets the id of the newest conversation with the same opening, a fresh run gets a new id.
 #
-# Only counting depends on it: nothing is resumed, shown or shared by this id. What a prompt said is not kept, only its
-# hash, and only in memory: a conversation that is replayed after a restart counts as a new one.
+# Only accounting uses the id: nothing is resumed, shown or shared by it. Of a prompt only a hash is kept, in memory: a
+# conversation that is replayed after a restart counts as new.
 
 MAX_REMEMBERED: Final = 4096
 OPENING_CHARS: Final = 4096
-"""What of the first words is looked at."""
+"""Characters of the first user message that are hashed."""
 
 
 class ConversationIds:
@@ -62,7 +61,7 @@ class ConversationIds:
 
 
 def _opening(key: str, request: TurnRequest) -> int:
-    """The first words of the user; hashes of texts have a new salt in each process."""
+    """The hash of the first user message, with a new salt in each process."""
     for message in request.messages:
         if message.role is Role.USER:
             words = message.text
@@ -70,19 +69,18 @@ def _opening(key: str, request: TurnRequest) -> int:
     return hash(key)
 
 
-# ---- Whether a client has compacted its conversation: the same session by the client's own name, the same tools, a
-# shorter history that begins with other words. Only the reason that is told depends on it, and what a conversation is
-# counted as.
+# ---- Detects that a client has compacted its conversation: the same session name, the same tools, a shorter history
+# with another opening. It affects only the reported reason and the accounting.
 #
-# A client that goes back to an earlier point also sends a shorter history, but one that begins as before. Nothing is
-# resumed by a name. Kept in memory: the newest few thousand sessions, of each a count and three hashes.
+# A client that goes back to an earlier point also sends a shorter history, but with the same opening. Nothing is
+# resumed by a name. Memory: a count and three hashes for each of the newest few thousand sessions.
 
 OPENING: Final = 3
-"""How many messages are compared."""
+"""Messages that are compared."""
 LONG: Final = 4
-"""Messages of a conversation that is worth it: a title that was asked for is not one."""
+"""Messages of a conversation that can be compacted; requests for a title are shorter."""
 SUMMARY_CHARS: Final = 400
-"""A single message that is shorter is a prompt that was written anew, not the summary of a conversation."""
+"""A shorter single message is a new prompt, not a summary."""
 REASON: Final = "compacted"
 
 
@@ -93,13 +91,13 @@ class _Seen(Struct, frozen=True):
 
 
 class SessionNames:
-    """What was last said in each session that a client has named."""
+    """The last history of each session that a client has named."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[int, _Seen] = OrderedDict()
 
     def compacted(self, key: str, request: TurnRequest) -> str | None:
-        """The conversation that this request has compacted; None when it has not."""
+        """The conversation that this request has compacted, or None."""
         seen = self._seen.get(_place(key, request)) if request.hint else None
         if seen is None or seen.messages < LONG:
             return None
@@ -123,7 +121,7 @@ class SessionNames:
 
 
 def _place(key: str, request: TurnRequest) -> int:
-    """Side calls of a session (titles, summaries) have other tools, or none."""
+    """The key of a session. Its side calls (titles, summaries) have other tools, or none."""
     return hash((key, request.hint, tuple([tool.name for tool in request.tools])))
 
 
@@ -148,7 +146,7 @@ _NO_TOOLS: Final = _key_of(())
 
 
 def _spelled(pieces: Iterable[str]) -> bytes:
-    """Each with its length before it."""
+    """The pieces, each after its length."""
     spelled: list[bytes] = []
     for piece in pieces:
         encoded = piece.encode("utf-8", "surrogatepass")
@@ -161,19 +159,19 @@ _END: Final = _spelled(("end",))
 
 
 class Chain:
-    """The fingerprint of a transcript that grows: what was added is not looked at again."""
+    """The incremental fingerprint of a growing transcript."""
 
     __slots__ = ("_hash", "tools")
 
     def __init__(self, tools: bytes) -> None:
         self.tools = tools
-        """The value of `tools_key`. Not part of what was said: a client may load tools on the way."""
+        """The value of `tools_key`. Separate from the messages, because a client may load tools later."""
         self._hash = hashlib.sha256()
 
     def add(self, messages: Iterable[Message]) -> Self:
         for message in messages:
             parts = message.parts
-            if len(parts) == 1 and type(parts[0]) is Text:  # nearly all of them: the same bytes in fewer steps
+            if len(parts) == 1 and type(parts[0]) is Text:  # the usual case: the same bytes in fewer steps
                 if words := parts[0].text.strip().encode("utf-8", "surrogatepass"):
                     self._hash.update(_TEXT_OF[message.role] + len(words).to_bytes(8, "big") + words + _END)
             else:
@@ -186,7 +184,7 @@ class Chain:
         return chain
 
     def said(self) -> bytes:
-        """The identity of the messages alone."""
+        """The fingerprint of the messages without the tools."""
         return self._hash.digest()
 
     def digest(self) -> bytes:
@@ -198,17 +196,17 @@ def chained(chain: Chain | None, tools: Sequence[ToolSpec], messages: Iterable[M
 
 
 def fingerprint(tools: bytes, messages: Iterable[Message]) -> bytes:
-    """The identity of a whole transcript. `tools` is the value of `tools_key`."""
+    """The fingerprint of a whole transcript. `tools` is the value of `tools_key`."""
     return Chain(tools).add(messages).digest()
 
 
 def may_continue(request: TurnRequest) -> bool:
-    """A user's new words after an answer: then a kept conversation is looked for."""
+    """Whether the user's new words follow an answer, so that a stored conversation may continue."""
     return last_answer(request.messages) > 0 and not ends_with_results(request.messages)
 
 
 def new_results(request: TurnRequest) -> tuple[ToolResult, ...]:
-    """The results behind the last answer."""
+    """The results after the last answer."""
     news = request.messages[last_answer(request.messages) :]
     return tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
 
@@ -216,8 +214,8 @@ def new_results(request: TurnRequest) -> tuple[ToolResult, ...]:
 def canonical(message: Message) -> list[str]:
     """The message as a list of strings; an empty message leaves no trace.
 
-    Text and images keep their order among themselves; calls and results come after them, because some dialects keep
-    these apart from the text and so cannot say what stood first.
+    Text and images keep their order; calls and results come after them, because some dialects separate them from the
+    text and lose their order.
     """
     if len(message.parts) == 1 and isinstance(message.parts[0], Text):  # nearly all of them
         words = message.parts[0].text.strip()
@@ -251,6 +249,6 @@ def canonical(message: Message) -> list[str]:
 
 
 def answer_message(reply: Reply) -> Message:
-    """Our own answer, as the client will send it back."""
+    """The gateway's answer, as the client will send it back."""
     text: tuple[Any, ...] = (Text(reply.text),) if reply.text else ()
     return Message(Role.ASSISTANT, (*text, *reply.calls))

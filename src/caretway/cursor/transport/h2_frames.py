@@ -1,8 +1,8 @@
 """HTTP/2 in bytes: frame heads, error codes, padding, SETTINGS and WINDOW_UPDATE, HEADERS with CONTINUATION, and
 request fields as HPACK literals (`authorization` is never indexed). Pure; no state.
 
-Requests are spelled as literals that leave no trace in the peer's HPACK table, so there is no encoder state to keep
-right; their few hundred bytes are nothing beside what a run carries.
+Requests are encoded as literals that do not change the peer's HPACK table, so there is no encoder state; their few
+hundred bytes are small compared with a run.
 """
 
 import struct
@@ -17,27 +17,27 @@ from msgspec import Struct
 
 from .identity import read_fields
 
-# ---- Decodes a response's header fields (HPACK), at most 64 KiB, and remembers blocks that leave the dynamic table as
-# it was. Reads `:status` and `content-length`.
+# ---- Decodes a response's header fields (HPACK), at most 64 KiB, and caches blocks that leave the dynamic table
+# unchanged. Reads `:status` and `content-length`.
 #
-# The answers to one kind of request are headed alike, and reading a block costs as much as reading a short answer. What
-# a block means depends on its bytes and on the table, so what was read is known until a block changes the table.
+# Answers to one kind of request have equal heads, and reading a block costs as much as reading a short answer. The
+# meaning of a block depends on its bytes and on the table, so the cache is valid until a block changes the table.
 
 MAX_FIELDS_BYTES: Final = 64 * 1024
-"""A response's header list, as it is spelled and as it is counted."""
+"""A response's header list, encoded and by HPACK's count."""
 MAX_KNOWN: Final = 16
-"""Blocks that are remembered. A peer whose every block differs has no use of it, and gets no more memory than this."""
+"""Cached blocks, which bounds the memory for a peer whose blocks all differ."""
 MAX_DIGITS: Final = 18
 MAX_KNOWN_BYTES: Final = 1024
-"""Longer ones are not."""
+"""Longer blocks are not cached."""
 
 
 class Fields(Struct, frozen=True):
     headers: Mapping[str, str]
     status: int | None
-    """None: there is none, as in trailers."""
+    """None without a status, as in trailers."""
     length: int | None
-    """What `content-length` promises."""
+    """The value of `content-length`."""
 
 
 class FieldReader:
@@ -48,8 +48,8 @@ class FieldReader:
         self._known: dict[bytes, Fields] = {}
 
     def read(self, block: bytes) -> Fields:
-        """Raises what the decoder raises. Every block must pass through here, also when nobody wants it: the table must
-        stay the same as the peer's."""
+        """Decode a block; raises the decoder's errors. Every block must be read here, even an unused block, to keep the
+        table equal to the peer's."""
         known = self._known
         if block in known:
             return known[block]
@@ -76,7 +76,7 @@ def _judged(fields: list[tuple[bytes, bytes]]) -> Fields:
 
 
 def _number(digits: bytes) -> int | None:
-    """None: it is no number, or one that nobody means."""
+    """The number; None if the bytes are not a number or have too many digits."""
     return int(digits) if digits.isdigit() and len(digits) <= MAX_DIGITS else None
 
 
@@ -89,9 +89,9 @@ MAX_WINDOW: Final = 0x7FFFFFFF
 LAST_STREAM_ID: Final = 2**30
 """Far below the protocol's limit: a connection this old is retired."""
 FIRST_WINDOW: Final = 65535
-"""Both directions, until a setting changes it."""
+"""The window of both directions until a setting changes it."""
 FRAME_BYTES: Final = 16384
-"""The largest payload that a peer must accept; we never allow more."""
+"""The largest payload that a peer must accept; the gateway never allows more."""
 
 
 class FrameType(IntEnum):
@@ -143,16 +143,16 @@ WITH_PRIORITY: Final = 0x20
 
 
 class Http2Broken(Exception):
-    """The peer did what RFC 9113 forbids: the connection cannot go on."""
+    """The peer broke RFC 9113: the connection cannot continue."""
 
     def __init__(self, code: Code, what: str) -> None:
         super().__init__(what)
         self.code = code
         self.stream_id = 0
-        """Which stream the frame named that did it; 0: the connection."""
+        """The stream of the broken frame; 0: the connection."""
 
 
-# -- what a client hears. Structs: there is one for each delta
+# -- received events. Structs, because each delta creates one
 
 
 @final
@@ -160,7 +160,7 @@ class DataReceived(Struct, gc=False):
     stream_id: int
     data: bytes
     size: int
-    """Bytes that count against the windows: padding too."""
+    """Bytes that count against the windows, including padding."""
 
 
 @final
@@ -183,7 +183,7 @@ class StreamReset(Struct, frozen=True, gc=False):
 @final
 class WindowOpened(Struct, frozen=True, gc=False):
     stream_id: int
-    """0: the connection's."""
+    """0: the connection's window."""
 
 
 class SettingsChanged(Struct, frozen=True, gc=False):
@@ -210,8 +210,7 @@ def unpadded(payload: bytes) -> bytes:
 
 
 def read_settings(stream_id: int, flags: int, payload: bytes) -> list[tuple[int, int]] | None:
-    """The peer's (name, value) in order; None when the frame only says that ours were seen. Raises Http2Broken for what
-    a peer may not set."""
+    """The peer's (name, value) pairs; None for an acknowledgement. Raises Http2Broken for forbidden settings."""
     if stream_id:
         raise Http2Broken(Code.PROTOCOL_ERROR, f"SETTINGS on stream {stream_id}")
     if len(payload) % 6 or (flags & ACK and payload):
@@ -229,7 +228,7 @@ def read_settings(stream_id: int, flags: int, payload: bytes) -> list[tuple[int,
     return theirs
 
 
-# -- what a client says
+# -- sent frames
 
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes = b"") -> bytes:
@@ -241,7 +240,7 @@ def settings(values: Iterable[tuple[H2Setting, int]]) -> bytes:
 
 
 def our_settings(stream_window_bytes: int) -> bytes:
-    """The frame that greets the peer."""
+    """The client's first SETTINGS frame."""
     return settings(
         (
             (H2Setting.ENABLE_PUSH, 0),
@@ -256,7 +255,7 @@ def window_update(stream_id: int, size: int) -> bytes:
 
 
 def head_frames(stream_id: int, block: bytes, *, end: bool, limit: int) -> bytes:
-    """HEADERS, and CONTINUATION for what does not fit."""
+    """HEADERS, with CONTINUATION frames for the rest of a long block."""
     kind, flags, frames = FrameType.HEADERS, END_STREAM if end else 0, b""
     while len(block) > limit:
         frames += frame(kind, flags, stream_id, block[:limit])
@@ -265,7 +264,7 @@ def head_frames(stream_id: int, block: bytes, *, end: bool, limit: int) -> bytes
 
 
 NO_TABLE: Final = b"\x20"
-"""First in the first block of fields: our dynamic table has size 0, whatever the peer would allow."""
+"""The beginning of the first block of fields: sets the client's dynamic table to size 0."""
 
 _INDEXED: Final = {
     (":method", "GET"): b"\x82",
@@ -275,7 +274,7 @@ _INDEXED: Final = {
 }
 _NAMED: Final = {":authority": b"\x01", ":method": b"\x02", ":path": b"\x04", ":scheme": b"\x06"}
 _SECRET: Final = {"authorization": b"\x1f\x08"}
-"""Never to be indexed, by anyone on the way (RFC 7541, section 7.1.3)."""
+"""Fields that no intermediary may index (RFC 7541, section 7.1.3)."""
 
 
 def field_block(fields: Iterable[tuple[str, str]]) -> bytes:
@@ -287,7 +286,7 @@ def _field(name: str, value: str) -> bytes:
     return _INDEXED[pair] if pair in _INDEXED else _begin(name) + _text(value)
 
 
-@lru_cache(maxsize=64)  # of names only: they are few, and none is secret
+@lru_cache(maxsize=64)  # only names: few and not secret
 def _begin(name: str) -> bytes:
     return _NAMED.get(name) or _SECRET.get(name) or b"\x00" + _text(name)
 

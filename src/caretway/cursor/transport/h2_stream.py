@@ -1,7 +1,6 @@
-"""The streams of an HTTP/2 connection: outbox, pause and resume (backpressure), the end, reported once; what one
-read means for them (`gather`): DATA, RST_STREAM, windows, and GOAWAY, after which unprocessed streams may be retried.
-
-An owner that fails is logged and harms no other stream. The connection moves the bytes.
+"""The streams of an HTTP/2 connection: outbox, pause and resume (backpressure), the end, reported once. `gather`
+assigns the events of one read to streams; after GOAWAY unprocessed streams may be retried. An owner's failure is logged
+and affects no other stream. The connection moves the bytes.
 """
 
 import logging
@@ -31,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Unprocessed(GatewayError):
-    """The peer says that it never looked at the request: sending it again is safe."""
+    """The peer has not processed the request, so it is safe to send it again."""
 
 
 def reset_fault(host: str, code: int) -> GatewayError:
@@ -89,7 +88,7 @@ class Outbox:
                 waiting[self._first] = b""
                 self._first += 1
                 self._offset = 0
-        if self._first * 2 >= len(waiting):  # not oftener: a long queue must not be moved for each message
+        if self._first * 2 >= len(waiting):  # not for each message: that would move a long queue
             del waiting[: self._first]
             self._first = 0
         return b"".join(pieces)
@@ -110,7 +109,7 @@ class H2Stream:
         self.id = stream_id
         self.sink = sink
         self.complete = complete
-        """The outbox holds all of the request: its last byte ends our half."""
+        """Whether the outbox has the rest of the request, so that its last byte ends the client's half."""
         self.outbox = Outbox()
         self.arrived: list[bytes] = []
         self.unread = 0
@@ -150,7 +149,7 @@ class H2Stream:
         self.arrived.clear()
 
     def cut(self, cause: GatewayError) -> None:
-        """The connection is gone."""
+        """End the stream because the connection is lost."""
         self.forget()
         self.tell_end(cause)
 
@@ -163,7 +162,7 @@ class ReadNews:
         """Bytes that count against the connection's window."""
         self.heads: list[tuple[H2Stream, HeadReceived]] = []
         self.touched: dict[H2Stream, GatewayError | None] = {}
-        """Streams that have something to be told, and how they failed if they did."""
+        """Streams with news for their owner -> their error, if they failed."""
         self.opened: list[H2Stream] = []
         """Streams whose send window was opened."""
         self.all_opened = False
@@ -176,8 +175,8 @@ class ReadNews:
 
 
 def gather(heard: list[Heard], streams: Mapping[int, H2Stream], host: str) -> ReadNews:
-    """Turns what one read brought into events for the open streams, in order. The bytes of a stream are joined, so its
-    owner gets them once, before its end."""
+    """Sort the events of one read by open stream, in order. The bytes of a stream are joined, so its owner gets them
+    once, before its end."""
     news = ReadNews()
     touched = news.touched
     for event in heard:

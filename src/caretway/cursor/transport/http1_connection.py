@@ -1,8 +1,6 @@
-"""One HTTP/1.1 connection as a client (h11): one request at a time, keep-alive, at most 1000 events in a callback;
-bytes that nobody asked for abort it, an answer without a length ends with it. Retries are the pool's.
-
-Body bytes are handed on inside the callback that read them, once per read. Refuses to know what is carried and who
-waits for the connection next.
+"""One HTTP/1.1 client connection (h11): one request at a time, keep-alive, at most 1000 events in a callback.
+Unsolicited bytes abort it; an answer without a length ends with it. The pool does the retries.
+The callback that reads body bytes delivers them, once per read. The content is opaque here.
 """
 
 import asyncio
@@ -23,12 +21,11 @@ log = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_EVENTS: Final = 1000
-"""Of one read, in one callback: a body may come in chunks of a byte."""
+"""Events per callback: a body may arrive in chunks of one byte."""
 
 
 class Http1Exchange:
-    """One request and the owner of its answer. A repeatable one may travel over a second connection when the first was
-    stale."""
+    """One request and its answer's owner. A repeatable request may use a second connection after a stale one."""
 
     __slots__ = (
         "body",
@@ -94,27 +91,27 @@ class Http1Exchange:
 
     @property
     def stale(self) -> bool:
-        """On a kept connection or on one that we doubt, without a word in answer: should that break, the peer has most
-        likely seen nothing."""
+        """Whether the connection is kept or in doubt and no answer has begun: if it breaks, the peer has probably not
+        seen the request."""
         return (self.kept or self.doubted) and not self.heard and not self.over
 
     @property
     def unsent(self) -> int:
-        """Bytes that the system has not taken yet."""
+        """Bytes that the kernel has not accepted yet."""
         return self.connection.unsent if self.connection is not None else 0
 
     @property
     def heard_at(self) -> float:
-        """When the connection under it last brought anything; 0 without one."""
+        """When its connection last received data; 0 without a connection."""
         return self.connection.heard_at if self.connection is not None else 0.0
 
     def doubt(self) -> None:
-        """Whatever comes of it, its connection is not used again."""
+        """Do not reuse its connection after this exchange."""
         if self.connection is not None:
             self.connection.spent = True
 
     def abandon(self) -> None:
-        """The owner receives nothing more; an answer that is still to come takes the connection with it."""
+        """Detach the owner and abort the connection, if an answer is pending."""
         self.sink = NOBODY
         self.over = True
         if self.connection is not None:
@@ -125,7 +122,7 @@ class Http1Exchange:
         sink, self.sink = self.sink, NOBODY
         try:
             sink.on_end(error)
-        except Exception:  # a bug of the owner's must not stop the connection's other users
+        except Exception:  # an owner's bug must not affect the connection's next users
             log.exception("the owner of a request failed at its end")
 
 
@@ -137,7 +134,7 @@ class Http1Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._exchange: Http1Exchange | None = None
         self._used = False
-        self._behind = False  # there is more to read of what was received
+        self._behind = False  # received bytes are still unread
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
         """When it was opened, or last brought anything."""
@@ -195,13 +192,13 @@ class Http1Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
         if self._exchange is None:
-            self.abort()  # nobody asked: a late answer, or a farewell before closing
+            self.abort()  # unsolicited: a late answer, or an error before closing
             return
         self._exchange.heard = True
         self._receive(self._exchange, data)
 
     def eof_received(self) -> None:
-        """An answer without a length ends here, in order; any other is cut, which `connection_lost` will say."""
+        """End an answer without a length. Another answer is cut, which `connection_lost` reports."""
         if self._exchange is not None:
             self._receive(self._exchange, b"")
 
@@ -215,7 +212,7 @@ class Http1Connection(asyncio.Protocol):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _receive(self, exchange: Http1Exchange, data: bytes | None) -> None:
-        """None: what was received before has not been read yet."""
+        """Process received bytes; None: bytes received earlier that are still unread."""
         try:
             if data is not None:
                 self._framing.receive_data(data)
@@ -225,7 +222,7 @@ class Http1Connection(asyncio.Protocol):
                 self._give_up(broke_protocol(f"{self._host} broke HTTP/1.1: {broken}"))
         except GatewayError as refused:
             self._give_up(refused)
-        except Exception as bug:  # as on HTTP/2: the owner is told, the loop goes on
+        except Exception as bug:  # as on HTTP/2: the owner gets the error
             log.exception("the owner of a request failed")
             self._give_up(unhandled(bug))
         else:
@@ -244,7 +241,7 @@ class Http1Connection(asyncio.Protocol):
             self.resume()
 
     def _read(self, exchange: Http1Exchange) -> bool:
-        """Read the available events, at most as many as one callback may. Returns True when the answer is complete."""
+        """Read at most MAX_EVENTS available events. True if the answer is complete."""
         pieces: list[bytes] = []
         ended = False
         left = MAX_EVENTS

@@ -1,9 +1,8 @@
-"""The pool of HTTP/1.1 connections: keep-alive reuse, idle ones closed after 10 s, first come first served, limits for
-runs and calls, one retry on a new connection when a kept one was stale, a second dial beside a slow one.
-
-A request goes out at once, without a task, when a connection is idle; else whichever comes first serves it, one that
-becomes free or a new one. Requests that share connections start in the order they came in. There is no PING here, so
-what lay idle for more than a moment is not kept: nobody could tell whether it still leads anywhere.
+"""The pool of HTTP/1.1 connections: keep-alive reuse, limits for runs and calls, one retry on a new connection if a
+kept one was stale, a parallel dial for a slow one.
+A request uses an idle connection at once, without a task; else the first connection that becomes free or is opened.
+Requests on shared connections start in order. HTTP/1.1 has no PING to test an idle connection, so it is closed after 10
+s.
 """
 
 import asyncio
@@ -22,11 +21,11 @@ class Http1Pool:
         self._dial = dial
         self._limits = limits
         self._open: set[Http1Connection] = set()
-        self._idle: list[Http1Connection] = []  # the one used last is taken first
+        self._idle: list[Http1Connection] = []  # the last used connection is taken first
         self._waiting: deque[Http1Exchange] = deque()
         self._shared_busy = 0
         self._own_busy = 0
-        self._opening: dict[asyncio.Task[None], float] = {}  # and when each began
+        self._opening: dict[asyncio.Task[None], float] = {}  # attempt -> start time
         self._again: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
@@ -45,15 +44,14 @@ class Http1Pool:
         self._serve()
 
     def distrust(self) -> None:
-        """A caller timed out: of the idle connections, keeps those that received something just now."""
+        """A caller timed out: close the idle connections except those that received data just now."""
         limit = _now() - self._limits.sure_s
         for connection in [each for each in self._idle if each.heard_at < limit]:
             self._idle.remove(connection)
             connection.close(cut("the idle connection is not trusted any more"))
 
     async def start(self, exchange: Http1Exchange, *, alone: bool = False) -> None:
-        """For an exchange with a connection of its own, a new one if it is to be `alone`; raises when none can be
-        had."""
+        """Start an exchange on its own connection, a new one if `alone`. Raises GatewayError without a connection."""
         if self._closed:
             raise stopping()
         if self._own_busy >= self._limits.http1_run_connections:
@@ -64,7 +62,7 @@ class Http1Pool:
             )
         self._own_busy += 1
         try:
-            # A run is not repeated, so it takes no kept connection that its peer may be about to close.
+            # A run is not repeated, so it avoids kept connections that the peer may close.
             kept = None if alone else self._take_idle(heard_since=_now() - self._limits.sure_s)
             connection = kept or await self._connect()
         except BaseException:
@@ -88,10 +86,10 @@ class Http1Pool:
             connection.close(stopping())
         await all_closed(connections)
 
-    # -- told by the connections --------------------------------------------------------------------------------------
+    # -- callbacks of connections --------------------------------------------------------------------------------------
 
     def released(self, connection: Http1Connection, exchange: Http1Exchange, *, reusable: bool) -> None:
-        """The exchange has its whole answer; its owner is told right after this."""
+        """The exchange has its whole answer; its owner is called next."""
         self._settle(exchange)
         if reusable:
             self._keep(connection)
@@ -130,7 +128,7 @@ class Http1Pool:
         if self._closed or not waiting:
             return
         now, again = _now(), self._limits.dial_again_s
-        hopeful = sum(now - began < again for began in self._opening.values())  # older ones may lead nowhere
+        hopeful = sum(now - began < again for began in self._opening.values())  # older attempts may fail
         wanted = min(len(waiting), limit - self._shared_busy) - hopeful
         for _ in range(min(wanted, 2 * limit - len(self._opening))):
             self._opening[spawn(self._open_one(now), "agent-http1-connect")] = now
@@ -141,7 +139,7 @@ class Http1Pool:
         except GatewayError as error:
             self._opening_ended()
             while self._waiting and self._waiting[0].waits_since <= began:
-                # An attempt for each that waits, so one failure for the one that waited longest.
+                # Each waiter has one attempt, so a failure ends the longest waiter.
                 exchange = self._waiting.popleft()
                 if not exchange.over:
                     exchange.end(error)

@@ -1,9 +1,8 @@
-"""Cursor's refusals with little or no reason: region, plan, data policy, max mode, outdated client, refused schemas and
-pictures, a bare `resource_exhausted` with its likely causes, and what to type. One table, pure.
-
-Cursor often ends a run with a code and nothing else, and one code has many causes. A row says what others found behind
-it (`wire/README.md` has the witnesses). For `resource_exhausted` alone there are nine causes: those that the run itself
-rules out are left out, and the rest are named in the order in which they are likely.
+"""One table of Cursor's refusals with little or no reason: region, plan, data policy, max mode, outdated client,
+refused schemas and images, a bare `resource_exhausted`. Each row has the likely causes and a hint. Pure.
+Cursor often ends a run with only a code, and one code has many causes. A row has the causes that others found
+(`wire/README.md` names the sources). `resource_exhausted` has nine known causes: the hint omits causes that the run
+rules out, and lists the others by likelihood.
 """
 
 import re
@@ -21,37 +20,37 @@ SCHEMA_REFUSED: Final = "tool_schema_refused"
 TEAM_REGION: Final = "team_region_refused"
 POLICY_PAGE: Final = "https://cursor.com/dashboard/restricted_models"
 PROVIDER_STATUS: Final = "providerStatusCode"
-"""The key of `additional_info` with the status that the model's maker answered."""
+"""The key of `additional_info` with the status of the model's vendor."""
 _VAGUE_NAMES: Final = frozenset({"", "UNSPECIFIED", "RESOURCE_EXHAUSTED", "NOT_FOUND"})
 _WORDS_COUNT: Final = _VAGUE_NAMES | {"CUSTOM", "CUSTOM_MESSAGE"}
-"""Names that leave it to the words what has happened."""
+"""Names of errors that only their words explain."""
 _OWN_MODELS: Final = ("auto", "default", "composer", "sim-")
 
 
 class AskedRun(Struct, frozen=True):
-    """The run that was refused. It rules causes out."""
+    """The refused run, whose facts rule causes out."""
 
     model: str = ""
     tools: bool = False
     history: bool = False
-    """Messages of the client's history were told to Cursor by us."""
+    """Whether the gateway sent messages of the client's history to Cursor."""
     continued: bool = False
-    """It goes on with a conversation that Cursor knows."""
+    """Whether the run continues a conversation that Cursor has."""
     heard: bool = False
-    """The model had begun to answer."""
+    """Whether the model had begun to answer."""
     fills_window: bool = False
-    """Our own estimate says that the prompt takes most of the model's window."""
+    """Whether the prompt fills most of the model's window, by the gateway's estimate."""
     only: frozenset[str] | None = None
-    """The causes that this way of asking leaves open; None: all."""
+    """The causes that this kind of request leaves open; None: all."""
 
 
 def is_own(model: str) -> bool:
-    """Served by Cursor's own workers: no other company's rules, regions or prices apply."""
+    """Whether Cursor itself serves the model, so that no other vendor's rules, regions or prices apply."""
     return model.startswith(_OWN_MODELS)
 
 
 def says_nothing(error: ConnectError) -> bool:
-    """A code, and no word about the reason."""
+    """Whether an error has only a code and no reason."""
     words = error.message.strip().lower()
     silent = words in ("", "error", error.code, f"[{error.code}] error") and not error.title and not error.detail
     return silent and error.name in _VAGUE_NAMES
@@ -92,13 +91,13 @@ TELLS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (("ids", "conversation"), "ask in a new conversation: if that is answered, it is {numbers}"),
     (("capacity",), "if the same is answered in half an hour, it was {numbers}"),
 )
-"""How causes are told apart: by which of them, and what to type."""
+"""How to tell causes apart: the causes, and what to try."""
 
 
 PROGRAM_CAUSES: Final = frozenset({"region", "usage", "plan", "capacity"})
-"""Cursor's own program names models, itself and its calls as Cursor wants them."""
+"""The open causes for cursor-agent, which names models, itself and its calls as Cursor expects."""
 CHAT_CAUSES: Final = PROGRAM_CAUSES | {"version"}
-"""The legacy chat call names a model in one way, and knows no tools and no conversations."""
+"""The open causes for the legacy chat call, which has one form of model names, no tools and no conversations."""
 
 
 def suspects(run: AskedRun) -> tuple[str, ...]:
@@ -108,7 +107,7 @@ def suspects(run: AskedRun) -> tuple[str, ...]:
 
 
 def without_reason(run: AskedRun) -> str:
-    """What is known about a refusal that gives no reason, and what to type to find out more."""
+    """The hint for a refusal without a reason: the likely causes, and how to tell them apart."""
     numbers = {name: number for number, name in enumerate(suspects(run), 1)}
     named = "; ".join(f"({number}) {SUSPECTS[name].what}" for name, number in numbers.items())
     if len(numbers) == 1:
@@ -122,7 +121,7 @@ def without_reason(run: AskedRun) -> str:
 
 
 Words = str | Callable[[AskedRun], str]
-"""For a person; a function where they depend on the run that was refused."""
+"""Text for users; a function if it depends on the refused run."""
 
 
 def words_for(words: Words, run: AskedRun) -> str:
@@ -130,7 +129,7 @@ def words_for(words: Words, run: AskedRun) -> str:
 
 
 class Refusal(Struct, frozen=True):
-    """One row. Everything that it asks for must hold."""
+    """One row of the table. It matches if all its conditions hold."""
 
     row: str
     kind: ErrorKind
@@ -138,20 +137,20 @@ class Refusal(Struct, frozen=True):
     name: str = ""
     """Cursor's own name of the error."""
     connect: str = ""
-    """Its Connect code."""
+    """The Connect code of the error."""
     words: str = ""
-    """A pattern for what Cursor says, in lower case."""
+    """A pattern for Cursor's text in lower case."""
     info: tuple[str, str] | None = None
     unheard: bool = False
-    """Nothing of the model was heard before it."""
+    """Matches only before the model's first output."""
     silent: bool = False
-    """It says nothing but its code."""
+    """Matches only an error without a reason."""
     code: str | None = None
-    """What the client gets as the error's code; None: that of the kind."""
+    """The error's code for the client; None: the code of its kind."""
     message: Words = ""
-    """Instead of Cursor's words, which say nothing or mislead."""
+    """Replaces Cursor's text if it is empty or misleading."""
     call_hint: str = ""
-    """The hint when it answers another call than a run, if there is more to say than the kind's."""
+    """The hint for calls other than a run; empty: the hint of the kind."""
 
 
 VERSION_HINT: Final = (
@@ -307,7 +306,7 @@ REFUSALS: Final = (
         call_hint=_CALL_HINT,
     ),
 )
-"""The first row that fits is the one."""
+"""The first matching row counts."""
 
 
 def refusal_of(error: ConnectError) -> Refusal | None:
@@ -325,13 +324,13 @@ def refusal_of(error: ConnectError) -> Refusal | None:
 
 
 def call_hint(error: ConnectError) -> str:
-    """What to type when a call that is no run was refused; empty when its kind says it all."""
+    """The hint for a refused call other than a run; empty: the hint of the kind."""
     row = refusal_of(error)
     return "" if row is None else row.call_hint
 
 
 def may_be_conversation(error: ConnectError) -> str:
-    """Why a refusal before any output may be about a kept conversation; empty when it cannot be."""
+    """Why a kept conversation may have caused a refusal before any output; empty if it cannot be the cause."""
     if not says_nothing(error):
         return ""
     return {

@@ -1,11 +1,9 @@
-"""The response of a run, for both transports: Connect frames become messages in small slices, held while the reader is
-slow (backpressure); a refusal's body, a wrong content type, a stream cut inside a message. `UnaryAnswer` is the same
-for a unary call.
-
-In, as a carrier's `StreamSink`: status and headers, then body bytes in any chunking, then the end. Out, to the run's
-handler: messages, then how it ended. However much one read brings, a callback works on a small part of it; the carrier
-is held back and the rest follows in callbacks of its own. Messages that want an answer are told one by one when there
-are many, so that an answer is on its way before the next is made.
+"""Reads the response of a run, for both transports: Connect frames become messages in small slices, with backpressure.
+Handles a refusal's body, a wrong content type and a stream cut inside a message. `UnaryAnswer` reads a unary call.
+Input, as a transport's `StreamSink`: status and headers, then body bytes in any chunking, then the end. Output, to the
+run's handler: messages, then the outcome. A callback processes a small part of a large read; the transport is paused,
+and further callbacks process the rest. Many messages that need answers are delivered one by one, so that an answer is
+sent before the next is made.
 """
 
 import asyncio
@@ -23,12 +21,12 @@ log = logging.getLogger(__name__)
 
 SLICE_MESSAGES: Final = 256
 SLICE_BYTES: Final = 32 * 1024
-"""What one callback works on, unless a single message is larger."""
+"""Bytes that one callback processes, unless a single message is larger."""
 FEW: Final = 4
-"""So many messages of one read are told together, whatever they are, with any number of short updates among them. Of
-more, each that may want an answer is told in a callback of its own: answers may be large."""
+"""Up to this many messages of one read are delivered together, not counting short updates. If there are more, each
+message that may need an answer gets its own callback, because answers may be large."""
 PIECES_AT_ONCE: Final = 4
-"""Of a long text, in one callback."""
+"""Pieces of a long text per callback."""
 MAX_FOREIGN_BYTES: Final = 1024 * 1024
 _STREAM_TYPES: Final = "application/connect+"
 _UPDATE: Final = b"\x0a"
@@ -61,8 +59,8 @@ class RunReader:
     )
 
     def __init__(self, handler: RunHandler, limits: TransportLimits, *, foreign: bool = False) -> None:
-        """`foreign`: another kind of message than a run's. Nothing can be known of it before it is decoded, so it must
-        be small."""
+        """`foreign`: messages of another kind than a run's. They must be small, because they cannot be inspected before
+        decoding."""
         self._handler = handler
         self._foreign = foreign
         self._envelope = EnvelopeReader(
@@ -70,15 +68,15 @@ class RunReader:
             NO_STAND_INS if foreign else STAND_INS,
         )
         self._status = 0
-        self._refusal: tuple[Mapping[str, str], bytearray] | None = None  # its headers and the beginning of its body
+        self._refusal: tuple[Mapping[str, str], bytearray] | None = None  # headers, beginning of the body
         self._max_refusal = limits.max_refusal_bytes
-        self._batches: list[list[bytes]] = []  # read and not told yet, the last first
-        self._heavy: bytes | None = None  # the same, after those
-        self._in_pieces = False  # those that wait are of one heavy message
-        self._end: tuple[GatewayError | None] | None = None  # the carrier's last word, while there is more to tell
+        self._batches: list[list[bytes]] = []  # read but not delivered, the last first
+        self._heavy: bytes | None = None  # a heavy message to deliver after them
+        self._in_pieces = False  # `_batches` are pieces of one heavy message
+        self._end: tuple[GatewayError | None] | None = None  # the transport's end, while messages wait
         self._held = False  # by the owner
-        self._waits = False  # there is more to tell: the carrier is held back
-        self._due = False  # the next slice has its callback
+        self._waits = False  # messages wait: the transport is paused
+        self._due = False  # the callback for the next slice is scheduled
 
     # -- for the owner ------------------------------------------------------------------------------------------------
 
@@ -101,10 +99,10 @@ class RunReader:
         self._waits = False
         self._give_up()
 
-    # -- what the carriers do -----------------------------------------------------------------------------------------
+    # -- for the transports -----------------------------------------------------------------------------------------
 
     def _hold_back(self) -> None:
-        """Take no more of this run from the socket soon."""
+        """Pause reading this run from the socket soon."""
 
     def _let_go(self) -> None: ...
 
@@ -141,7 +139,7 @@ class RunReader:
                 self._tell_many(messages)
             elif messages:
                 self._handler.on_messages(messages)
-            if self._batches or self._envelope.more or self._heavy is not None:  # another one, if it was closed
+            if self._batches or self._envelope.more or self._heavy is not None:  # a new reader after `close`
                 self._waits = True
                 self._hold_back()
                 self._soon()
@@ -159,7 +157,7 @@ class RunReader:
     def _read_refusal(self, headers: Mapping[str, str], body: bytearray, data: bytes) -> None:
         body += data[: self._max_refusal - len(body)]
         if len(body) >= self._max_refusal:
-            raise self._refused(headers, body)  # more of it would not tell us more
+            raise self._refused(headers, body)  # the beginning is enough
 
     # -- slices -------------------------------------------------------------------------------------------------------
 
@@ -168,10 +166,10 @@ class RunReader:
             self._handler.on_messages(messages)
             return
         if self._envelope.heavy:
-            self._heavy = messages.pop()  # in a callback of its own
+            self._heavy = messages.pop()  # in its own callback
         others = 0
         for message in messages:
-            # As `informs` has it, for short ones; without a call for every delta.
+            # Like `informs` for short messages, without a call for every delta.
             if message[:1] != _UPDATE or not message[1:] or message[1] > _SHORT or message[message[1] + 2 :]:
                 others += 1
                 if others > FEW:
@@ -205,14 +203,14 @@ class RunReader:
         if self._held or not self._waits:
             return
         try:
-            if self._heavy is not None and not self._batches:  # what came before it comes first
+            if self._heavy is not None and not self._batches:  # earlier messages come first
                 self._lighten(self._heavy)
             if self._batches:
                 self._tell_batches()
             else:
                 self._waits = False
                 self.on_data(b"")
-        except Exception as failure:  # as the connections do it: the owner is told, the loop goes on
+        except Exception as failure:  # as in the connections: the owner gets the error
             self._broken(failure)
             return
         if self._batches or self._envelope.more or self._heavy is not None:
@@ -234,9 +232,9 @@ class RunReader:
         handler.on_closed(failure)
 
     def _outcome(self, error: GatewayError | None) -> GatewayError | None:
-        """The response ended, with an error or in order: did the stream?"""
+        """The outcome of the stream after the response has ended, with or without an error."""
         if self._refusal is not None:
-            return self._refused(*self._refusal)  # says more than how the connection ended
+            return self._refused(*self._refusal)  # more specific than the connection's error
         if error is not None:
             return error
         if self._status == 0:
@@ -248,7 +246,7 @@ class RunReader:
 
 
 def _batches(messages: list[bytes]) -> list[list[bytes]]:
-    """What is told at a time: news together, and alone what may want an answer."""
+    """Group messages for delivery: adjacent updates together, each other message alone."""
     batches: list[list[bytes]] = []
     together = False
     for message in messages:
@@ -262,7 +260,7 @@ def _batches(messages: list[bytes]) -> list[list[bytes]]:
 
 
 class UnaryAnswer:
-    """The answer to one unary call, gathered up to a size limit. Awaited as `response`."""
+    """The answer to one unary call, collected up to a size limit. Awaited as `response`."""
 
     def __init__(self, max_bytes: int) -> None:
         self.response: asyncio.Future[UnaryResponse] = asyncio.get_running_loop().create_future()

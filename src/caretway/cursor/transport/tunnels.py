@@ -1,9 +1,6 @@
-"""Asking a proxy for a connection to somewhere else, sans I/O: SOCKS5 (RFC 1928 and 1929), HTTP's CONNECT
-(`connect_tunnel`).
-
-Bytes of the proxy go in, bytes for it come out, until `open`. What it sent beyond its answer comes from the other end,
-and is in `rest`. A refusal is a GatewayError that says what the proxy wants and what to type; one that needs another
-password is not worth a second attempt.
+"""Handshakes with a proxy, sans I/O: SOCKS5 (RFC 1928 and 1929) and HTTP's CONNECT (`connect_tunnel`).
+Input: bytes of the proxy. Output: bytes for the proxy, until `open`. `rest` has bytes after the handshake, which come
+from the destination. A refusal is a GatewayError with the reason and a remedy; a wrong password is not repeatable.
 """
 
 import ipaddress
@@ -32,16 +29,16 @@ class Tunnel(Protocol):
     rest: bytes
 
     def begin(self) -> bytes:
-        """The first words to the proxy."""
+        """The first bytes for the proxy."""
         ...
 
     def feed(self, data: bytes) -> bytes:
-        """What to answer, often nothing. Raises GatewayError when the proxy refuses."""
+        """The answer to the proxy, often empty. Raises GatewayError if the proxy refuses."""
         ...
 
 
 def tunnel_to(proxy: Proxy, host: str, port: int) -> Tunnel:
-    """`host`: a name that the proxy is to look up, or an address."""
+    """`host`: a name that the proxy resolves, or an address."""
     if proxy.kind not in ("http", "https"):
         return _Socks5(proxy, host, port)
     from .connect_tunnel import ConnectTunnel
@@ -99,7 +96,7 @@ class _Socks5:
         return self._request
 
     def _on_reply(self) -> bytes | None:
-        """Version, code, nothing, and an address that we need not know: of 4 or 16 bytes, or as long as it says."""
+        """Skip the reply: version, code, a reserved byte, and an address of 4 or 16 bytes or with a length byte."""
         buffer = self._buffer
         if len(buffer) < 5:
             return None
@@ -140,7 +137,7 @@ def _counted(proxy: Proxy, text: str) -> bytes:
 
 
 def wants_password(proxy: Proxy, schemes: str) -> GatewayError:
-    """`schemes`: what it offers, if it says so."""
+    """`schemes`: the authentication schemes that the proxy offers, if known."""
     given = bool(proxy.user or proxy.password)
     what = "does not accept the user and password" if given else "wants a user and a password"
     hint = (
@@ -197,7 +194,7 @@ def not_a_proxy(proxy: Proxy) -> GatewayError:
 
 
 def not_through(proxy: Proxy, *, looked_up: bool) -> str:
-    """What to do when there is no connection, and nobody said why. `looked_up`: the name could not be found here."""
+    """The hint after a failed connection without a reason. `looked_up`: the name was not found here."""
     if looked_up:
         return (
             f"Write socks5h instead of socks5 into {proxy.source}, then the proxy looks it up: socks5h://{proxy.name}."

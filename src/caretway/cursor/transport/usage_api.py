@@ -1,7 +1,6 @@
-"""Cursor's dashboard as a client: what the account has used, its plan, its teams, and what single runs cost.
-
-Unofficial calls of the web site's own, in JSON. They change nothing. The caller (`UsageCall`) signs them,
-and replaces a token that is refused. Pages of events are fetched one after the other, up to a limit.
+"""A client of Cursor's dashboard API: the account's usage, its plan, its teams, and the cost of single runs.
+The calls are the web site's own, unofficial, in JSON and read-only. `UsageCall` authenticates them and replaces a
+refused token. Pages of events are fetched one after the other, up to a limit.
 """
 
 import logging
@@ -28,19 +27,19 @@ from ..wire import paths
 from .faults import HINTS, fault_from_status
 from .ports import UnaryResponse
 
-# ---- The dashboard's answers, read: JSON -> values of `core/account_usage.py`. Pure, tolerant and bounded.
+# ---- Decodes the dashboard's JSON into values of `core/account_usage.py`. Pure, tolerant and bounded.
 #
-# Proto-JSON leaves zeros out, and writes some numbers and all times as texts; others saw dates there too. What does not
-# look like a number or a time counts as not said. Nothing here fails: an answer of another shape gives empty values.
+# Proto-JSON omits zeros, and writes some numbers and all times as strings; others observed dates, too. A value that is
+# not a number or a time counts as missing. Decoding never fails: an answer of another shape gives empty values.
 
 MAX_TEXT: Final = 200
 MAX_TEAMS: Final = 100
 MAX_NAMES: Final = 200
 MAX_NUMBER: Final = 1e15
 LATEST_S: Final = 4e9
-"""Times after the year 2096 are none."""
+"""Times after the year 2096 are invalid."""
 UNLIMITED: Final = 2_147_483_647.0
-"""A null limit."""
+"""The value that means no limit."""
 _MONEY: Final = ("totalSpend", "includedSpend", "bonusSpend")
 _SHARES: Final = ("autoPercentUsed", "apiPercentUsed", "totalPercentUsed")
 
@@ -72,7 +71,7 @@ def _plan_usage(fields: Any) -> PlanUsage | None:
     shares = [_number(fields.get(name)) for name in _SHARES]
     spent, included, bonus = (_number(fields.get(name)) or 0.0 for name in _MONEY)
     remaining, limit = _number(fields.get("remaining")) or 0.0, _number(fields.get("limit"))
-    # A share that is missing is zero, unless all of them are and something was spent: then nobody counts shares.
+    # A missing share is zero, unless all are missing and something was spent: then shares are unknown.
     untouched = not spent and remaining >= (limit or 0.0)
     if untouched or any(share is not None for share in shares):
         shares = [share or 0.0 for share in shares]
@@ -108,7 +107,7 @@ def read_plan(answer: dict[str, Any]) -> PlanInfo:
 
 
 def read_on_demand_allowed(answer: dict[str, Any]) -> bool | None:
-    """From the hard limit: False when it is turned off, None when the answer reports nothing."""
+    """Whether the hard limit allows on-demand usage; None if the answer does not report it."""
     if answer.get("noUsageBasedAllowed") is True:
         return False
     limit = _number(answer.get("hardLimit"))
@@ -170,7 +169,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """A number that is not negative; numeric strings count."""
+    """A number that is not negative; numeric strings are accepted."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and len(value) > 40:
@@ -188,7 +187,7 @@ def _count(value: Any) -> int | None:
 
 
 def _moment(value: Any) -> float | None:
-    """Unix seconds: of milliseconds, as number or text, or of a date."""
+    """Unix seconds from milliseconds (a number or a string) or from a date."""
     number = _number(value)
     if number is not None:
         return number / 1000 if 0 < number / 1000 < LATEST_S else None
@@ -205,12 +204,12 @@ def _moment(value: Any) -> float | None:
 log = logging.getLogger(__name__)
 
 PAGE_SIZE: Final = 250
-"""Small pages mean many calls, and a page that is cut short looks like little usage."""
+"""Events per page: small pages mean many calls."""
 MAX_PAGES: Final = 40
 MAX_SEATS: Final = 5
-"""In how many teams a seat is looked for."""
+"""The number of teams that are searched for a seat."""
 UsageCall = Callable[[str, bytes], Awaitable[UnaryResponse]]
-"""Posts JSON to a path, as the account that is asked about. Raises GatewayError."""
+"""Posts JSON to a path as the account. Raises GatewayError."""
 
 
 class UsageApi:
@@ -218,12 +217,12 @@ class UsageApi:
         self._call = call
 
     async def account(self) -> AccountUsage:
-        """Everything at once. Only the current period must be known; the rest may be missing."""
+        """The period, the plan and the teams. Only the period is required; the plan and the teams may be missing."""
         period, teams = await self._period_and_teams()
         return AccountUsage(period, await self._plan_if_reported(), teams)
 
     async def current(self) -> PeriodUsage:
-        """The current billing period of the account, or else of its seat in a team."""
+        """The current billing period of the account, or of its seat in a team."""
         return (await self._period_and_teams())[0]
 
     async def _period_and_teams(self) -> tuple[PeriodUsage, tuple[TeamSeat, ...]]:
@@ -238,7 +237,7 @@ class UsageApi:
         return period, teams
 
     async def period(self, *, team: int | None = None) -> PeriodUsage:
-        """The current billing period; of a seat, when its team is named."""
+        """The current billing period of the account, or of its seat in `team`."""
         return read_period(await self._ask(paths.PERIOD_USAGE, _of(team)), team)
 
     async def teams(self) -> tuple[TeamSeat, ...]:
@@ -260,9 +259,9 @@ class UsageApi:
     async def events(
         self, since: float, until: float, *, team: int | None = None, max_pages: int = MAX_PAGES
     ) -> UsageEvents:
-        """What ran between two moments (unix seconds). The dates are checked here too: some saw them ignored."""
+        """The runs between two times (unix seconds). The dates are also checked here: others saw Cursor ignore them."""
         asked = {"startDate": str(int(since * 1000)), "endDate": str(int(until * 1000)), "pageSize": PAGE_SIZE}
-        found: dict[UsageEvent, None] = {}  # a run that ends meanwhile pushes others to the next page
+        found: dict[UsageEvent, None] = {}  # a run that ends meanwhile moves other runs to the next page
         seen = 0
         for page in range(1, max_pages + 1):
             answer = await self._ask(paths.USAGE_EVENTS, {**_of(team), **asked, "page": page})
@@ -276,7 +275,7 @@ class UsageApi:
         return UsageEvents(tuple(found), complete=False)
 
     async def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises GatewayError: signed out, no answer, or a refusal in Cursor's words."""
+        """Post a query. Raises GatewayError if signed out, unanswered or refused."""
         response = await self._call(path, msgspec.json.encode(body))
         if response.status != 200:
             raise fault_from_status(response.status, response.headers, response.body)

@@ -1,8 +1,7 @@
-"""Large messages, measured before they are decoded: a long text is cut into pieces, an exec with too many values loses
-its arguments (`Oversized`), a too large checkpoint is dropped, other ones raise `TooMuch`.
-
-What a message costs depends on how many fields it has, not on its bytes, so those are counted first, with the decoder's
-own description of what nests in what. An update that only informs is left out when it is too much.
+"""Reduces large messages before they are decoded: a long text is cut into pieces, an exec with too many values loses
+its arguments (`Oversized`), a checkpoint that is too large is dropped, other messages raise `TooMuch`.
+The cost of a message depends on its number of fields, not on its bytes, so the fields are counted first, with the
+decoder's own descriptors. An update that needs no answer is dropped if it is too large.
 """
 
 from collections.abc import Mapping
@@ -14,26 +13,25 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from .embedding import embed
 from .messages import pb
 
-# ---- Fast path: reads a short text or thinking delta without building a protobuf message; everything else is left to
-# the real decoder.
+# ---- Fast path: reads a short text or thinking delta without building a protobuf message.
 #
-# In: a serialised AgentServerMessage. Out: a delta when the bytes are exactly one, in the shape every encoder gives it
-# (three nested fields, each with a length of one byte), else None. So nothing is decided here that the real decoder
-# would decide otherwise; a test holds the two side by side.
+# Input: a serialised AgentServerMessage. Output: a delta if the bytes are exactly one delta in the form that every
+# encoder writes (three nested fields, each with a length of one byte), else None. The result always equals the protobuf
+# decoder's; a test compares them.
 
 TEXT: Final = 0x0A
-"""InteractionUpdate.text_delta, as its tag stands on the wire."""
+"""The tag of InteractionUpdate.text_delta on the wire."""
 THINKING: Final = 0x22
-"""InteractionUpdate.thinking_delta."""
+"""The tag of InteractionUpdate.thinking_delta."""
 
 _UPDATE: Final = 0x0A
 _DELTA_WORDS: Final = 0x0A
 _SHORT: Final = 130
-"""Bytes of the shortest message whose outermost length takes two bytes."""
+"""The smallest message size whose outermost length needs two bytes."""
 
 
 def _heads(kind: int) -> tuple[bytes | None, ...]:
-    """How a delta of so many bytes begins; None: there is no such delta."""
+    """The first bytes of a delta by its size; None for impossible sizes."""
     none = (None,) * 7
     return *none, *(bytes([_UPDATE, size - 2, kind, size - 4, _DELTA_WORDS, size - 6]) for size in range(7, _SHORT))
 
@@ -43,7 +41,7 @@ _THINKING_HEADS: Final = _heads(THINKING)
 
 
 def read_delta(payload: bytes) -> tuple[int, str] | None:
-    """(TEXT or THINKING, its words)."""
+    """(TEXT or THINKING, the text) of a delta; None for another message."""
     size = len(payload)
     if size >= _SHORT:
         return None
@@ -61,30 +59,30 @@ def read_delta(payload: bytes) -> tuple[int, str] | None:
 
 
 PIECE_BYTES: Final = 8 * 1024
-"""A long text goes on in pieces of this size."""
+"""A long text is cut into pieces of this size."""
 MAX_FIELDS: Final = 40_000
-"""Of a message that is stored or skimmed."""
+"""Fields of a message that is stored or skimmed."""
 MAX_ASKED_FIELDS: Final = 12_000
-"""Of one that asks for something: every value in it becomes an object."""
+"""Fields of a message that needs an answer: each value becomes an object."""
 MAX_ASKED_BYTES: Final = 512 * 1024
-"""What a tool is asked to do, arguments included. Few models write that much in one call."""
+"""The size of a tool call with arguments. Few models write that much in one call."""
 MAX_PARTIAL_BYTES: Final = 1024 * 1024 + 64 * 1024
-"""A call while it is written: its text so far, which is one field."""
+"""The size of a partial call, whose text so far is one field."""
 _MAX_KEPT_BYTES: Final = 1024
-"""Of one field of an exec that is told without its arguments: ids and names are shorter."""
+"""The size of one field in an exec without arguments: ids and names are shorter."""
 _MAX_DEPTH: Final = 6
 
 _UPDATE_TAG: Final = bytes((_UPDATE,))
 _WORDS: Final = b"\x0a"
-"""The text of a delta, its first field."""
+"""The tag of a delta's text, its first field."""
 _EXEC: Final = 0x12
 _CHECKPOINT: Final = 0x1A
 _KV: Final = 0x22
 _ASKING: Final = (0x12, 0x2A, 0x3A)
-"""Execs, their control, queries."""
+"""Tags of messages that need an answer: execs, their control, queries."""
 _PARTIAL_CALL: Final = 0x3A
 NO_CHECKPOINT: Final = b"\x1a\x00"
-"""A checkpoint that holds nothing: one came that is too large to be kept."""
+"""An empty checkpoint, which replaces a checkpoint that is too large."""
 STAND_INS: Final[Mapping[int, bytes]] = {_CHECKPOINT: NO_CHECKPOINT}
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -93,15 +91,15 @@ _NAMES: Final = {number: field.name for number, field in pb.AgentServerMessage.D
 
 
 class TooMuch(ValueError):
-    """The message would take too long to read, or too much memory."""
+    """The message would take too much time or memory to decode."""
 
 
 class Oversized(bytes):
-    """An AgentServerMessage with an exec that asks for too much: its ids and names are left, its arguments are not."""
+    """An AgentServerMessage with an exec that is too large: it keeps ids and names, but not the arguments."""
 
 
 def informs(payload: bytes) -> bool:
-    """True when the message wants no answer: it is an update, and nothing hides behind it."""
+    """Whether the message needs no answer: it is exactly one update."""
     return payload[:1] == b"\x0a" and _only_field(payload, 0) is not None
 
 
@@ -129,14 +127,14 @@ def _update(payload: bytes, inside: int) -> list[bytes]:
     if kind == _PARTIAL_CALL:
         if len(payload) <= MAX_PARTIAL_BYTES and _cheap(payload, MAX_ASKED_FIELDS):
             return [payload]
-        return [_bare(payload, MAX_PARTIAL_BYTES)]  # if its text is lost by that, its exec will tell
+        return [_bare(payload, MAX_PARTIAL_BYTES)]  # if this drops its text, the exec has the call
     if len(payload) <= MAX_ASKED_BYTES and _cheap(payload, MAX_ASKED_FIELDS):
         return [payload]
     raise TooMuch(f"a delta of {len(payload)} bytes is too much to work on")
 
 
 def _pieces(payload: bytes, inside: int) -> list[bytes]:
-    """Cut a delta that holds only text into several, between characters. Empty if it holds anything else."""
+    """Cut a delta with only text into several, between characters. Empty if the delta has other fields."""
     kind, words = payload[inside : inside + 1], _only_field(payload, inside)
     if words is None or payload[words : words + 1] != _WORDS:
         return []
@@ -144,7 +142,7 @@ def _pieces(payload: bytes, inside: int) -> list[bytes]:
     pieces: list[bytes] = []
     while at is not None and at < stop:
         end = min(at + PIECE_BYTES, stop)
-        for _ in range(3):  # bytes within a character, at most; where there are more it is no text
+        for _ in range(3):  # at most 3 bytes continue a character; more are no text
             if end < stop and payload[end] & 0xC0 == 0x80:
                 end -= 1
         pieces.append(embed(_UPDATE_TAG, embed(kind, embed(_WORDS, payload[at:end]))))
@@ -162,7 +160,7 @@ def _only_field(payload: bytes, at: int) -> int | None:
 
 @cache
 def _nested(message: Descriptor) -> dict[int, Descriptor | None]:
-    """Its fields by number: those that hold messages with theirs, those that hold packed numbers with None."""
+    """The nested fields of a message by number: message fields with their descriptor, packed numbers with None."""
     nested: dict[int, Descriptor | None] = {}
     for field in message.fields:
         if field.message_type is not None:
@@ -173,8 +171,8 @@ def _nested(message: Descriptor) -> dict[int, Descriptor | None]:
 
 
 def _cheap(payload: bytes, most: int) -> bool:
-    """Does the message have at most so many fields, those of nested messages included? Where the bytes turn out to be
-    no message, what was counted so far decides: the decoder stops there too."""
+    """Whether the message has at most `most` fields, including nested messages. At invalid bytes the count so far
+    decides, because the decoder stops there too."""
     stack = [(pb.AgentServerMessage.DESCRIPTOR, 0, len(payload))]
     while stack:
         message, at, stop = stack.pop()
@@ -201,14 +199,14 @@ def _cheap(payload: bytes, most: int) -> bool:
             elif wire in (_FIXED64, _FIXED32):
                 at += 8 if wire == _FIXED64 else 4
             else:
-                return not number or wire > _FIXED32  # groups: nobody writes them, and they may nest
+                return not number or wire > _FIXED32  # groups are refused: unused, and they may nest
             if not number:
                 return True
     return True
 
 
 def _bare(payload: bytes, most_bytes: int) -> bytes:
-    """The message without the arguments of MCP calls, and without any other field that is longer than that."""
+    """The message without the arguments of MCP calls and without fields longer than `most_bytes`."""
     left = MAX_FIELDS
 
     def copy(message: Descriptor, at: int, stop: int, depth: int) -> bytes:
@@ -246,7 +244,7 @@ def _bare(payload: bytes, most_bytes: int) -> bytes:
 
 
 def _varint(payload: bytes, at: int, stop: int) -> tuple[int, int]:
-    """(the number, where it ends). One that does not end ends at `stop`."""
+    """(the number, its end). An unterminated number ends at `stop`."""
     value = shift = 0
     while at < stop and shift < 64:
         byte = payload[at]

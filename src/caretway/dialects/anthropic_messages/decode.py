@@ -1,10 +1,7 @@
-"""A Messages request -> TurnRequest, or an error that names the wrong field: which fields are read, accepted silently
-or named as ignored; thinking budgets as an effort, `output_config`, stop sequences, a summary that is asked for,
-message threads (refused).
-
-Three tables say what happens to a field without a reader: accepted silently, understood but without effect (listed in
-`ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits: whether a
-request can be served is decided elsewhere.
+"""Decodes a Messages request into a TurnRequest, or raises an error that names the wrong field: thinking budgets as an
+effort, `output_config`, stop sequences, compaction. Message threads are refused.
+A field without a reader is accepted silently, known but without effect (listed in `ignored` unless it has its default),
+or unknown (listed, too). Models, backends and limits are unknown here.
 """
 
 from collections.abc import Mapping
@@ -63,8 +60,8 @@ SILENT: Final = frozenset(
         "anthropic_beta",
     }
 )
-"""The API requires `max_tokens`, so every client sends it, and naming it each time would be noise. The others do not
-affect the answer."""
+"""Fields that are not reported as ignored: every client must send `max_tokens`, and the other fields do not affect the
+answer."""
 _KNOWN: Final = READ | _IDLE.keys() | SILENT
 _BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
 """A thinking budget up to this many tokens means this effort; above the last one it is `high`."""
@@ -125,8 +122,8 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
 
 
 def _refuse_thread(body: Mapping[str, object]) -> None:
-    """If this were ignored, the next request would come without its history. Refused in this form, the SDK sends the
-    whole history."""
+    """Refuse `thread`: if it were ignored, the next request would have no history. After this error code the SDK sends
+    the whole history."""
     if body.get("thread") is not None:
         raise fields.unsupported(
             "thread",
@@ -137,8 +134,8 @@ def _refuse_thread(body: Mapping[str, object]) -> None:
 
 
 def _fallbacks(given: object) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the models to ask next, and what is ignored: their own parameters, and a default that Cursor has
-    not."""
+    """The names of the next models, and the ignored fields: the models' own parameters, and "default", which Cursor
+    lacks."""
     if given is None:
         return (), ()
     if given == "default":
@@ -168,7 +165,7 @@ def _stop(value: object) -> tuple[str, ...]:
 
 
 def _thinking(value: object) -> tuple[bool | None, bool, str | None, list[str]]:
-    """Whether the model is to think, whether that is shown, the effort of its budget, and what has no effect."""
+    """(whether to think, whether to show it, the effort of the budget, the fields without effect)."""
     if value is None:
         return None, False, None, []
     wanted = fields.an_object(value, "thinking")

@@ -1,12 +1,10 @@
-"""Events -> chat.completion chunks (the role first, a call's id and name once, `finish_reason`, the usage chunk,
-`[DONE]`, a comment as keep-alive), and a folded Reply -> one chat.completion; legacy `function_call`; calls that ran
-without the client.
+"""Encodes events as chat.completion chunks (the role first, a call's id and name once, `finish_reason`, the usage
+chunk, `[DONE]`, a comment as keep-alive), and a folded Reply as one chat.completion.
 
-In: the events of one response. Out: SSE bytes, one piece per batch. Remembered: the index of each call and how much of
-its arguments was sent, usage and notes until the end. Calls come one after the other: interleaved ones are legal, but
-some clients cannot put them together. What never changes within a response is rendered once, so a text delta is head +
-prefix + JSON string + suffix, and only the head differs between two open streams. Does not know the clock, nor where
-events come from: ids and times are arguments.
+In: the events of one response. Out: SSE bytes, one piece per batch. State: the index of each call and how much of its
+arguments was sent, usage and notes until the end. Calls are sent one after the other: interleaved calls are legal, but
+some clients cannot assemble them. The constant parts of a response are rendered once, so a text delta is head + prefix
++ JSON string + suffix, and only the head differs between streams. No clock: ids and times are arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,15 +22,15 @@ from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, in_turn
 from ..in_turn import InTurn, beside
 
-# ---- ErrorKind -> OpenAI's HTTP status, error `type` and `code`, for Chat Completions and Responses (429 overloaded,
-# 409, 402 quota, context_length_exceeded ...). One table.
+# ---- Maps ErrorKind to OpenAI's HTTP status, error `type` and `code`, for Chat Completions and Responses, in one
+# table.
 
 
 class ChatErrorRow(Struct, frozen=True):
     status: int
     type: str
     code: str
-    """Used when the error has no code of its own."""
+    """Used if the error has no code of its own."""
 
 
 ERRORS: Final[dict[ErrorKind, ChatErrorRow]] = {
@@ -67,8 +65,8 @@ ERRORS: Final[dict[ErrorKind, ChatErrorRow]] = {
 
 
 def encode_error(error: GatewayError) -> tuple[int, bytes]:
-    """HTTP status and body. The same body is the last data frame of a stream that failed: there, no header can say
-    any more whether asking again helps."""
+    """HTTP status and body. A failed stream ends with the same body as a data frame, so the body says whether a retry
+    helps, which a header cannot say at that point."""
     wire = ERRORS[error.kind]
     body: dict[str, object] = {
         "message": str(error),
@@ -84,7 +82,7 @@ def encode_error(error: GatewayError) -> tuple[int, bytes]:
 
 
 LEGACY_FUNCTIONS: Final = "legacy_functions"
-"""In `request.echo`: the client declared `functions`, so it reads its call from `function_call`, not `tool_calls`."""
+"""Key in `request.echo`: the client declared `functions`, so it reads `function_call`, not `tool_calls`."""
 
 FINISH: Final[dict[ev.StopReason, str]] = {
     ev.StopReason.END: "stop",
@@ -105,7 +103,7 @@ _json = msgspec.json.Encoder().encode
 class _Call(Struct):
     index: int
     sent: int = 0
-    """Characters of its arguments that were sent."""
+    """Characters of the arguments that were sent."""
 
 
 class ChatEncoder:
@@ -178,7 +176,7 @@ class ChatEncoder:
                     self._over = True
                     out += (in_turn.data(encode_error(error)[1]), in_turn.DONE)
                 case ev.AgentActivity(call=ran):
-                    if ran is not None:  # otherwise the text that follows speaks for it
+                    if ran is not None:  # otherwise only the text after it shows it
                         self._show_call(ran, out)
                 case ev.Recovered():
                     pass
@@ -187,7 +185,7 @@ class ChatEncoder:
         return b"".join(out)
 
     def _begin(self, out: list[bytes]) -> None:
-        """Clients read the role from the first delta; some fail without it."""
+        """Send the role once: clients read it from the first delta, and some fail without it."""
         if not self._begun:
             self._begun = True
             out += (self._head, _DELTA, b'"role":"assistant","content":""', _UNFINISHED)
@@ -203,8 +201,8 @@ class ChatEncoder:
         out += (self._head, _DELTA, head % (known.index, _json(call), _json(name)), _UNFINISHED)
 
     def _show_call(self, ran: ToolCall, out: list[bytes]) -> None:
-        """A call that already ran: shown like any other, but the finish reason does not ask for its result. Not shown
-        to a client with tools: some run whatever looks like a call."""
+        """Show a call that already ran like any other call; the finish reason does not request its result. Hidden from
+        clients with tools, because some run every call that they see."""
         if self._runs_tools:
             return
         self._begin(out)
@@ -236,7 +234,7 @@ class ChatEncoder:
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-    """The whole answer, equal to the stream of the same events."""
+    """The whole answer as one object, equal to the stream of the same events."""
     legacy = LEGACY_FUNCTIONS in request.echo
     message: dict[str, object] = {
         "role": "assistant",
@@ -270,7 +268,7 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
 
 
 def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
-    """The known figures under OpenAI's names; None when there are none. An unknown figure is left out, not zero."""
+    """The known figures under OpenAI's names, or None without figures. An unknown figure is omitted, not zero."""
     if usage is None or (usage.input_tokens is None and usage.output_tokens is None):
         return None
     fields: dict[str, object] = {}

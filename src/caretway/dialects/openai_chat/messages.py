@@ -1,8 +1,7 @@
-"""Chat `messages` -> our history: roles, text and image parts, tool calls and results, a result without `tool_call_id`
-(an error), legacy functions (which get ids here), files of text, audio (refused).
-
-Remembered on the way: the ids given to legacy function calls, which have none of their own, so that the `function`
-message that answers one can name it. Does not know sessions, nor whether an id is a ticket.
+"""Decodes Chat `messages` into the history: roles, text and image parts, tool calls and results, legacy functions, text
+files. A result without `tool_call_id` is an error; audio is refused.
+Legacy function calls have no ids, so they get ids here, and the `function` message with the result finds the id by
+name. Sessions and tickets are unknown here.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,10 +28,10 @@ from ..fields import (
     wrong_type,
 )
 
-# ---- Chat's `tools`, `tool_choice`, `parallel_tool_calls` and legacy `functions` -> ToolSpec and ToolChoice:
-# `allowed_tools`, a choice of a tool that is not declared, tools that are no functions (refused).
+# ---- Decodes `tools`, `tool_choice`, `parallel_tool_calls` and legacy `functions` into ToolSpec and ToolChoice. Tools
+# other than functions and a choice of an undeclared tool are refused.
 #
-# Does not know who executes a tool. Schemas are passed on unchanged; only their outermost structure is checked.
+# Schemas are passed on unchanged; only their outermost structure is checked.
 
 _FIELDS: Final = frozenset({"tools", "functions", "tool_choice", "function_call", "parallel_tool_calls"})
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"
@@ -49,7 +48,7 @@ def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], Tool
     parallel = optional_bool(body, "parallel_tool_calls") is not False
     if legacy:
         tools = check_unique(legacy)
-        # One call at a time: the legacy answer has room for no more.
+        # One call at a time: the legacy answer has room for only one.
         return tools, _legacy_choice(body.get("function_call"), tools), True
     tools = check_unique(modern)
     return *_choose(body.get("tool_choice"), tools, parallel), False
@@ -72,12 +71,12 @@ def _tool(value: object, at: FieldPath) -> tuple[FieldPath, ToolSpec]:
 
 
 def _function_tool(value: object, at: FieldPath) -> tuple[FieldPath, ToolSpec]:
-    """The tool, and where it was described."""
+    """The tool, and the path of its declaration."""
     function = an_object(value, at)
     name = needed_name(function, at)
     description = optional_string(function, "description", at) or ""
     schema = function.get("parameters")
-    # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
+    # `strict` has no effect: arguments are passed on exactly as the model wrote them.
     optional_bool(function, "strict", at)
     return at, ToolSpec(name, description, {} if schema is None else an_object(schema, FieldPath(at, "parameters")))
 
@@ -102,7 +101,7 @@ def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple
 def _allowed(
     choice: Mapping[str, object], tools: tuple[ToolSpec, ...], parallel: bool
 ) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
-    """Only some of the declared tools may be used: the others are not passed on."""
+    """Only the allowed tools are passed on."""
     param = "tool_choice.allowed_tools"
     if choice.get("allowed_tools") is None:
         raise missing(param)
@@ -142,12 +141,12 @@ _ANY_PART: Final = frozenset({"text", "refusal", "image_url", "file"})
 
 
 class ChatMessageReader:
-    """Reads one request's messages. `ignored` collects what was understood and cannot be honoured."""
+    """Reads one request's messages. `ignored` collects the names of fields without effect."""
 
     def __init__(self) -> None:
         self.ignored: dict[str, None] = {}
         self._functions: dict[str, str] = {}
-        """Name -> id of the legacy call that waits for its result."""
+        """Function name -> id of the legacy call that waits for its result."""
         self._numbered = 0
 
     def read(self, value: object) -> tuple[Message, ...]:
@@ -196,7 +195,7 @@ class ChatMessageReader:
             parts += [_call(one, FieldPath(at, "tool_calls", i)) for i, one in enumerate(listed)]
         function = message.get("function_call")
         if function is not None:
-            self._numbered += 1  # the same history gives the same ids, so that a resent one can be recognised
+            self._numbered += 1  # the same history gets the same ids, so a resent history is recognised
             legacy = _function(function, f"function_{self._numbered}", FieldPath(at, "function_call"))
             self._functions[legacy.name] = legacy.id
             parts.append(legacy)
@@ -263,7 +262,7 @@ class ChatMessageReader:
 
     def _image(self, part: Mapping[str, object], at: FieldPath) -> Image:
         image = part.get("image_url")
-        if isinstance(image, str):  # the Responses API's form; some clients send it here too
+        if isinstance(image, str):  # the Responses API's form, which some clients send here too
             return decode_image_url(image, FieldPath(at, "image_url"))
         if image is None:
             raise missing(f"{at}.image_url")
@@ -282,7 +281,7 @@ _PLAIN: Final = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.
 
 
 def _plain(value: object) -> Message | None:
-    """Who spoke and one text, as most messages are; None: it has to be read field by field."""
+    """A message with only a role and one text, the usual form; None for another form."""
     if type(value) is dict and len(value) == 2:
         role, text = value.get("role"), value.get("content")
         if type(role) is str and type(text) is str and text and (speaker := _PLAIN.get(role)) is not None:

@@ -1,7 +1,4 @@
-"""OpenAI's Responses: one dialect, assembled from its decoder, its encoder and the store of what it has answered.
-
-The errors are those of the chat dialect: both are OpenAI's.
-"""
+"""OpenAI's Responses dialect: decoder, encoder and the store of responses. Errors have the form of the chat dialect."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -51,11 +48,11 @@ _LOOKUPS: Final = (
 MUCH: Final = 256 * 2**10
 """Bytes of earlier responses that a short request may refer to."""
 _NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
-"""An earlier response, one of its items, or either of them in escapes."""
+"""Marks of a reference to a response or an item, possibly escaped."""
 
 
 _READING: Final = (b'"previous_response_id"', b'"item_reference"')
-"""What may have to be read from a file."""
+"""Marks of references that may need a read from a file."""
 
 
 class OpenAIResponses:
@@ -114,7 +111,7 @@ class OpenAIResponses:
 
 
 class OpenAICompaction(OpenAIResponses):
-    """`/responses/compact`: a path with an answer of its own."""
+    """`/responses/compact`, which has its own form of answer."""
 
     name: str = "openai_compaction"
     routes: tuple[DialectRoute, ...] = (
@@ -162,7 +159,7 @@ def lookups_over(store: ResponseStore) -> dict[str, Lookup]:
 
 def _counting(store: ResponseStore) -> Lookup:
     def run(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
-        """How large the request is, by the same decoder that would answer it."""
+        """Estimate the size of a request, decoded like a request for a response."""
         tokens = estimate_input(decode(body, headers, store))
         return _json({"object": "response.input_tokens", "input_tokens": tokens})
 
@@ -194,7 +191,7 @@ def _show(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
 
 
 def _list_input(stored: Stored, store: ResponseStore, allowed: Owners) -> bytes:
-    """Everything the answer was made from, the newest first, as this API lists by default."""
+    """All input items of a response, the newest first, as this API lists by default."""
     items = StoreReader(store, allowed).sources(stored)[::-1]
     ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {"first_id": None, "last_id": None}
     return _json({"object": "list", "data": items, **ends, "has_more": False})

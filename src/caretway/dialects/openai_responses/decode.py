@@ -1,10 +1,8 @@
-"""A Responses request -> TurnRequest, or an error that names the wrong field: `previous_response_id` and item
-references are filled in from the store (or not found), `store: false`, reasoning summaries, a `compaction_trigger`,
-warm-ups; conversations are refused.
-
-When a request names an earlier response, that content comes before the new input, but without its instructions, as the
-API demands. Three tables say what happens to a field without a reader: accepted silently, understood but without effect
-(listed in `ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits.
+"""Decodes a Responses request into a TurnRequest, or raises an error that names the wrong field. The store resolves
+`previous_response_id` and item references; conversations are refused.
+The items of a previous response come before the new input, but without its instructions, as the API demands. A field
+without a reader is accepted silently, known but without effect (listed in `ignored` unless it has its default), or
+unknown (listed, too). Models, backends and limits are unknown here.
 """
 
 from collections.abc import Mapping
@@ -63,11 +61,11 @@ _SILENT: Final = frozenset(
         "access_programs",
     }
 )
-"""They do not affect the answer."""
+"""Fields that do not affect the answer."""
 _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
 _KNOWN_ON_SOCKETS: Final = _KNOWN | {"type", "stream_id", "generate"}
 _INCLUDED_ANYWAY: Final = frozenset({"reasoning.encrypted_content", "message.input_image.image_url"})
-"""`include` values that need no mention: there is no encrypted reasoning to give, and images come back as sent."""
+"""`include` values that are not reported as ignored: there is no encrypted reasoning, and images come back as sent."""
 _UNSERVED: Final[dict[str, str]] = {
     "conversation": "There are no stored conversations here; use 'previous_response_id' or send the history.",
     "prompt": "There are no stored prompts here; send 'instructions' and 'input'.",
@@ -78,7 +76,7 @@ _EFFORTS: Final = frozenset({"none", "minimal", "low", "medium", "high", "xhigh"
 _SUMMARIES: Final = frozenset({"auto", "concise", "detailed"})
 _VERBOSITIES: Final = frozenset({"low", "medium", "high"})
 _TRUNCATIONS: Final = frozenset({"auto", "disabled"})
-"""What may come back in a response: its types know no other words."""
+"""The values that a response may repeat; its types allow no others."""
 
 
 def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> TurnRequest:
@@ -153,7 +151,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
             store=keep or bool(socket),
             owner=headers.get(OWNER, "") if keep else socket,
             passing=not keep,
-            # Continuing from a summary means the summary alone.
+            # A request that continues from a summary starts with only the summary.
             input=tuple([item for _, item in asked]) if (keep or socket) and not reader.compacts else (),
             previous=None if reader.compacts else previous,
             compacts=reader.compacts,
@@ -163,7 +161,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
 
 
 def _refuse_unserved(body: Mapping[str, object]) -> None:
-    """Fields that cannot be ignored: without them, the answer would be to another question."""
+    """Refuse fields that cannot be ignored, because they change the question."""
     if fields.optional_bool(body, "background"):
         raise fields.unsupported(
             "background", "Background responses are not supported.", hint="Leave `background` out, and use `stream`."
@@ -173,11 +171,11 @@ def _refuse_unserved(body: Mapping[str, object]) -> None:
             raise fields.unsupported(name, message)
 
 
-# ---- what is asked
+# ---- the input
 
 
 def _input(value: object, stored: StoreReader, *, optional: bool) -> list[Placed]:
-    """The items of this request, references replaced by what they refer to."""
+    """The items of this request, with resolved references."""
     if value is None:
         if optional:
             return []
@@ -229,11 +227,11 @@ def _instructions(value: object) -> str:
     return "" if value is None else fields.a_string(value, "instructions")
 
 
-# ---- how it is to be answered
+# ---- the form of the answer
 
 
 def _reasoning(value: object) -> tuple[dict[str, object], str | None, bool, list[str]]:
-    """What to repeat, the effort, whether summaries are shown, and what has no effect."""
+    """(the fields to repeat, the effort, whether summaries are shown, the fields without effect)."""
     if value is None:
         return {"effort": None, "summary": None}, None, False, []
     wanted = fields.an_object(value, "reasoning")

@@ -1,9 +1,8 @@
-"""Responses' `input` items -> our history: the assistant's items become one message, custom tool calls, results with
-images, reasoning, local shell and patch calls of other agents; unknown items are left out and named.
-
-Remembered on the way: the assistant's items since the last item of another role. They form one message, so that a
-conversation has the same transcript here and in the chat API. Items of tools that OpenAI runs on its own servers are
-left out and named in `ignored`. Does not know sessions, nor whether an id is a ticket.
+"""Decodes Responses `input` items into the history: messages, custom tool calls, results with images, reasoning, local
+shell and patch calls of other agents. Unknown items are left out and named.
+The assistant's items up to the next item of another role form one message, so that a conversation has the same
+transcript here and in the chat API. Items of tools that OpenAI runs on its own servers are left out and named in
+`ignored`. Sessions and tickets are unknown here.
 """
 
 import base64
@@ -41,9 +40,9 @@ _ROLES: Final[dict[str, Role]] = {
 _TEXTS: Final[dict[str, str]] = {
     "input_text": "text",
     "output_text": "text",
-    "text": "text",  # the chat API's name; some clients mix them up
+    "text": "text",  # the chat API's name, which some clients send here
     "refusal": "refusal",
-    "encrypted_content": "encrypted_content",  # of Codex's agents: here it is what the model wrote
+    "encrypted_content": "encrypted_content",  # of Codex's agents: plain text of the model here
 }
 """Type of a content part -> the key of its text."""
 _REFUSED: Final[dict[str, str]] = {"input_audio": "Audio"}
@@ -55,7 +54,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class ItemReader:
-    """Reads one request's items. `ignored` lists what was understood and cannot be honoured."""
+    """Reads one request's items. `ignored` lists the names of items and fields without effect."""
 
     def __init__(self, tools: ResponsesTools) -> None:
         self._tools = tools
@@ -63,7 +62,7 @@ class ItemReader:
         self._answer: list[Part] = []
         self._ignored: dict[str, None] = {}
         self.compacts = False
-        """Whether a summary is asked for, in place of an answer."""
+        """Whether the request wants a summary instead of an answer."""
 
     @property
     def ignored(self) -> list[str]:
@@ -85,7 +84,7 @@ class ItemReader:
             self._messages.append(Message(Role.ASSISTANT, tuple(self._answer)))
             self._answer = []
 
-    # ---- what is said
+    # ---- messages
 
     def _message(self, item: Mapping[str, object], at: At) -> None:
         name = needed_string(item, "role", at)
@@ -100,7 +99,7 @@ class ItemReader:
             self._messages.append(Message(role, tuple(content)))
 
     def _agent_message(self, item: Mapping[str, object], at: At) -> None:
-        """What one of Codex's agents tells another: its task, or what became of it."""
+        """A message between Codex's agents: a task, or its result."""
         self._flush()
         content = self._content(item.get("content"), at, "content", images=True)
         self._messages.append(Message(Role.USER, tuple(content)))
@@ -117,7 +116,7 @@ class ItemReader:
             self._answer.append(Reasoning(text, signature))
 
     def _compaction(self, item: Mapping[str, object], at: At) -> None:
-        """What stands for the conversation before it. One that OpenAI encrypted cannot be read."""
+        """A summary that replaces the conversation before it. A summary that OpenAI encrypted cannot be read."""
         summary = unwrap(item.get("encrypted_content"))
         if summary is None:
             self._ignored["input.compaction"] = None
@@ -126,10 +125,10 @@ class ItemReader:
         self._messages.append(Message(Role.USER, (Text(f"{HEADING}\n\n{summary}"),)))
 
     def _additional_tools(self, item: Mapping[str, object], at: At) -> None:
-        """No part of the conversation: its tools are read with the request's own."""
+        """Not part of the conversation: the tools are read with the request's tools."""
 
     def _compaction_trigger(self, item: Mapping[str, object], at: At) -> None:
-        """Says what is wanted, and nothing of the conversation: wherever it stands, it means all of it."""
+        """A request for a summary of the whole conversation, at any position."""
         self.compacts = True
 
     def _content(self, value: object, holder: At, key: str, *, images: bool) -> list[Text | Image]:
@@ -199,7 +198,7 @@ class ItemReader:
         self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
 
     def _search_result(self, item: Mapping[str, object], at: At) -> None:
-        """The model sees the definitions among its tools: their names are enough here."""
+        """The names of the found tools. The model has their definitions among its tools."""
         if by_server(item):
             self._ignored["input.tool_search_output"] = None
             return
@@ -208,7 +207,7 @@ class ItemReader:
         self._add_result(needed_string(item, "call_id", at), (Text(text),))
 
     def _local_call(self, item: Mapping[str, object], at: At) -> None:
-        """A call of a tool that only OpenAI's models have; a history from there may contain it."""
+        """A call of a tool that only OpenAI's models have, from a history of OpenAI."""
         kind = str(item["type"]).removesuffix("_call")
         what = item.get("action") or item.get("operation") or {}
         self._answer.append(ToolCall(_call_id(item, at), kind, _json(what).decode()))
@@ -230,7 +229,7 @@ class ItemReader:
 
 
 def kind_of_item(item: Mapping[str, object], at: At) -> str:
-    """The type may be left out of messages and of references."""
+    """The type of an item, which messages and references may omit."""
     kind = optional_string(item, "type", at)
     if kind is not None:
         return kind
@@ -242,7 +241,7 @@ def kind_of_item(item: Mapping[str, object], at: At) -> str:
 
 
 def _call_id(item: Mapping[str, object], at: At) -> str:
-    """Older items of local shells are named by their `id` alone."""
+    """The call's id. Older items of local shells have only an `id`."""
     if item.get("call_id") is None and item.get("id") is not None:
         return needed_string(item, "id", at)
     return needed_string(item, "call_id", at)
@@ -274,7 +273,7 @@ _READERS: Final[dict[str, Callable[[ItemReader, Mapping[str, object], At], None]
 
 
 MARK: Final = "caretway1."
-"""In front of what this gateway has wrapped."""
+"""The prefix of summaries that this gateway has wrapped."""
 
 
 def wrap(summary: str) -> str:
@@ -282,7 +281,7 @@ def wrap(summary: str) -> str:
 
 
 def unwrap(content: object) -> str | None:
-    """The summary; None when this gateway did not write it."""
+    """The summary; None if this gateway did not wrap it."""
     if not isinstance(content, str) or not content.startswith(MARK):
         return None
     try:

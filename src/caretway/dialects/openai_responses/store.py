@@ -1,12 +1,9 @@
-"""Keeps responses for `previous_response_id` and item references: at most 4096 and 64 MiB in memory, the least recently
-used goes first; on a shelf behind it where there is one; who may see one; how much of it one request may read; chains
-with a missing link.
-
-A response belongs to the key that asked for it, or to one WebSocket when its client wants nothing stored: then it is
-gone with that connection. They are stored as JSON bytes, which cannot be changed by accident and have a known size. A
-response holds its own input and output and the id of the one before it, so a chain stores each item once. Large
-requests are decoded in another thread, hence the lock; nobody holds it while the shelf is asked. Does not know what an
-item means, and does no I/O of its own.
+"""Stores responses for `previous_response_id` and item references: at most 4096 and 64 MiB in memory (LRU), and in an
+archive, if there is one. Limits how much of it one request may read.
+A response belongs to the key that requested it, or to a WebSocket if its client wants nothing stored: then it is
+deleted with that connection. Responses are JSON bytes, which are immutable and have a known size. A response has its
+own input and output and the id of the previous response, so a chain stores each item once. The lock is for large
+requests, which another thread decodes; it is released during reads of the archive. Items are opaque here.
 """
 
 from collections import OrderedDict
@@ -25,9 +22,9 @@ MAX_ENTRIES: Final = 4096
 MAX_BYTES: Final = 64 << 20
 MAX_READ: Final = 32 << 20
 MAX_READ_VALUES: Final = 200_000
-"""How much of the store one request may read."""
+"""Values that one request may read from the store."""
 ANYBODY: Final = ("",)
-"""Where no key is asked for."""
+"""The owners if no key is needed."""
 
 Item = Mapping[str, Any]
 
@@ -35,22 +32,22 @@ _json = msgspec.json.Encoder().encode
 
 
 class ResponseArchive(Protocol):
-    """Storage of responses beyond the process. It never raises: what cannot be kept or found is missing."""
+    """Storage of responses beyond the process. It never raises: a response that cannot be stored or read is missing."""
 
     def put(self, response: StoredResponse) -> None: ...
 
     def get(self, response_id: str) -> StoredResponse | None: ...
 
     def holder(self, owner: str, item_id: str) -> StoredResponse | None:
-        """The newest response of this owner that holds the item."""
+        """The newest response of this owner with the item."""
         ...
 
     def remove(self, response_id: str) -> bool:
-        """Whether it is gone for good."""
+        """Delete a response. True if it is deleted for good."""
         ...
 
     def watch(self, gone: Callable[[str], None]) -> None:
-        """`gone` is called in the event loop for a response that another gateway has deleted."""
+        """Call `gone` in the event loop for each response that another gateway deletes."""
         ...
 
 
@@ -91,7 +88,7 @@ class ResponseStore:
         self._max_bytes = max_bytes
         self._kept: OrderedDict[str, StoredResponse] = OrderedDict()
         self._holder: dict[tuple[str, str], str] = {}
-        """(owner, item id) -> id of the response that holds it."""
+        """(owner, item id) -> id of the response with the item."""
         self.bytes = 0
         self._lock = RLock()
         if shelf is not None:
@@ -139,7 +136,7 @@ class ResponseStore:
             self._forget(next(iter(self._kept)))
 
     def find(self, response_id: str, owners: Sequence[str] = ANYBODY) -> Stored | None:
-        """None also for what belongs to another caller."""
+        """A response; None if it is missing or belongs to another caller."""
         with self._lock:
             found = self._kept.get(response_id)
             if found is not None:
@@ -149,7 +146,7 @@ class ResponseStore:
         return Stored(found) if found is not None and found.owner in owners else None
 
     def chain(self, response_id: str, owners: Sequence[str] = ANYBODY) -> list[Stored] | None:
-        """The response and everything before it, oldest first; None when any of it is gone."""
+        """The response and all previous responses, the oldest first; None if any is missing."""
         chain: list[Stored] = []
         wanted: str | None = response_id
         while wanted is not None:
@@ -161,7 +158,7 @@ class ResponseStore:
         return chain[::-1]
 
     def holder(self, item_id: str, owners: Sequence[str] = ANYBODY) -> Stored | None:
-        """The response that an item belongs to."""
+        """The response with an item."""
         with self._lock:
             for owner in owners:
                 if (name := self._holder.get((owner, item_id))) is not None:
@@ -174,13 +171,13 @@ class ResponseStore:
         return None
 
     def _recall(self, found: StoredResponse) -> None:
-        """From the shelf; what was kept since then is newer."""
+        """Keep a response from the archive, unless a newer copy is in memory."""
         with self._lock:
             if found.id not in self._kept:
                 self._remember(found)
 
     def discard(self, response_id: str, owners: Sequence[str] = ANYBODY) -> bool:
-        """False: there is none. Raises GatewayError when it is there and cannot be deleted."""
+        """Delete a response. False if there is none; raises GatewayError if it cannot be deleted."""
         if self.find(response_id, owners) is None:
             return False
         if self._shelf is not None and not self._shelf.remove(response_id):
@@ -194,12 +191,12 @@ class ResponseStore:
         return True
 
     def gone(self, response_id: str) -> None:
-        """Another gateway has deleted it."""
+        """Drop a response that another gateway has deleted."""
         with self._lock:
             self._forget(response_id)
 
     def drop_connection(self, owner: str) -> None:
-        """A connection is closed, and what it held with it."""
+        """Drop the responses of a closed connection."""
         with self._lock:
             for name in [name for name, kept in self._kept.items() if kept.owner == owner]:
                 self._forget(name)
@@ -215,8 +212,8 @@ class ResponseStore:
 
 
 class StoreReader:
-    """What one request reads from the store. A response is read once, however many of its items are needed. Their total
-    size is limited like a request's."""
+    """The reads of one request. Each response is decoded once, for any number of its items. The total size is limited
+    like a request's."""
 
     def __init__(
         self,
@@ -241,20 +238,20 @@ class StoreReader:
         return self._items.get(item_id)
 
     def chain(self, response_id: str) -> list[Item] | None:
-        """All items up to and including a response; None when any of it is gone."""
+        """All items up to and including a response; None if any response is missing."""
         chain = self._store.chain(response_id, self._owners)
         if chain is None:
             return None
         return [item for stored in chain for items in self._open(stored) for item in items]
 
     def sources(self, stored: Stored) -> list[Item]:
-        """All items that a response was made from, as far as they are still there."""
+        """All input items of a response that are still stored."""
         before = None if stored.previous is None else self.chain(stored.previous)
         asked, _ = self._open(stored)
         return [*(before or ()), *asked]
 
     def _open(self, stored: Stored) -> tuple[list[Item], list[Item]]:
-        """(input, output)"""
+        """(input items, output items)."""
         items = self._read.get(stored.id)
         if items is None:
             self._bytes -= stored.size

@@ -1,11 +1,8 @@
-"""Responses' `tools`, those inside the input, and `tool_choice` -> ToolSpec and ToolChoice. Renames: tools of a
-namespace whose names clash get its prefix, and the way back to the client's name; custom tools become functions; hosted
-tools are left out and named.
-
-Upstream there are only functions. A custom tool (free text in) becomes a function with one string; the tools inside a
-namespace are offered one by one; a `tool_search` that the client executes is a function, too. Tools that OpenAI would
-run on its own servers are not offered, but named in `ignored`: agents always declare them and must not fail because of
-it. Does not know who executes a tool.
+"""Decodes `tools`, the tools inside the input, and `tool_choice` into ToolSpec and ToolChoice. Tools of a namespace
+whose names clash get its prefix; the client's names are kept for the answer.
+Upstream has only functions. A custom tool (free text as input) becomes a function with one string; the tools of a
+namespace are offered one by one; a `tool_search` that the client executes is a function, too. Tools that OpenAI runs on
+its own servers are not offered, but named in `ignored`, because agents always declare them and must not fail.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,14 +29,14 @@ from ..fields import (
     wrong_type,
 )
 
-# ---- What a Responses answer must repeat of its request: its fields, and the client's own names for tools that were
-# renamed. Opaque to all others; values only.
+# ---- The parts of a request that its answer repeats: fields, and the client's names of renamed tools. Opaque to other
+# packages; values only.
 
 _KEY: Final = "openai_responses"
 
 
 class Declared(Struct, frozen=True, gc=False):
-    """A tool as its client knows it. Upstream it is a function, under a name of its own."""
+    """A tool as its client declared it. Upstream it is a function, perhaps under another name."""
 
     kind: Literal["function", "custom", "search"]
     name: str
@@ -50,19 +47,19 @@ class RequestEcho(Struct, frozen=True):
     repeated: Mapping[str, object] = field(default_factory=dict)
     """Fields of the response object that repeat the request."""
     tools: Mapping[str, Declared] = field(default_factory=dict)
-    """Offered name -> the tool, for those that are not plain functions under their own name."""
+    """Offered name -> the tool, for tools other than functions under their own name."""
     show_reasoning: bool = False
     store: bool = False
-    """It is kept when it is complete."""
+    """Whether the complete response is stored."""
     owner: str = ""
-    """For whom: a key, or a connection."""
+    """The owner of the stored response: a key or a connection."""
     passing: bool = False
-    """The owner is a connection."""
+    """Whether the owner is a connection."""
     input: tuple[Mapping[str, Any], ...] = ()
-    """The items of this request alone, for later lookups."""
+    """The items of this request only, for later lookups."""
     previous: str | None = None
     compacts: bool = False
-    """The answer is one `compaction` item."""
+    """Whether the answer is one `compaction` item."""
 
     def declared(self, offered: str) -> Declared:
         return self.tools.get(offered) or Declared("function", offered)
@@ -80,9 +77,9 @@ def echo_of(request: TurnRequest) -> RequestEcho:
 
 
 FREE_TEXT: Final = "input"
-"""The one property of the function that stands for a custom tool."""
+"""The only property of the function that represents a custom tool."""
 SEARCH: Final = "tool_search"
-"""The type and the name of the tool by which a client's deferred tools are found."""
+"""The type and the name of the tool that finds a client's deferred tools."""
 _CARRIERS: Final = frozenset({"additional_tools", "tool_search_output"})
 """Types of input items that contribute tools."""
 
@@ -93,10 +90,10 @@ class ResponsesTools(Struct):
     """The tools of one request."""
 
     specs: dict[str, ToolSpec] = field(default_factory=dict)
-    """By the name under which they are offered."""
+    """Offered name -> the tool."""
     declared: dict[str, Declared] = field(default_factory=dict)
     names: dict[tuple[str, str | None], str] = field(default_factory=dict)
-    """A client's name for a tool, with its namespace -> the name under which it is offered."""
+    """(the client's name for a tool, its namespace) -> the offered name."""
     not_served: list[str] = field(default_factory=list)
 
     @property
@@ -115,7 +112,7 @@ class ResponsesTools(Struct):
     def add(self, tool: Declared, spec: ToolSpec, param: At) -> None:
         name = spec.name
         if name in self.specs and tool.namespace is not None:
-            # Another tool has the bare name: the namespace tells them apart.
+            # Another tool has the bare name: add the namespace.
             name = check_name(f"{tool.namespace}__{tool.name}", param)
         if name in self.specs:
             raise invalid_value(param, f"the tool name '{name}' is used twice.")
@@ -129,7 +126,7 @@ class ResponsesTools(Struct):
 class _Found(Struct, frozen=True):
     tool: Declared
     spec: ToolSpec
-    """Under the client's name."""
+    """The spec under the client's name."""
     at: FieldPath
 
     @property
@@ -140,8 +137,8 @@ class _Found(Struct, frozen=True):
 def decode_tools(
     body: Mapping[str, object], items: Iterable[tuple[At, Mapping[str, object]]] = ()
 ) -> tuple[ResponsesTools, tuple[ToolSpec, ...], ToolChoice]:
-    """All declared tools, those that may be used, and the choice. `items`: the whole input; a tool that is declared
-    again there has its last definition."""
+    """All declared tools, the allowed tools, and the choice. `items`: the whole input; for a tool that it declares
+    again, the last definition counts."""
     box = ResponsesTools()
     declared = list(_read(_list(body, "tools"), "", box))
     more: dict[tuple[str, str | None], _Found] = {}
@@ -149,7 +146,7 @@ def decode_tools(
         if item.get("type") in _CARRIERS and not by_server(item):
             more |= {found.key: found for found in _read(_inner(item, at), at, box)}
     found = [more.pop(one.key, one) for one in declared] + list(more.values())
-    # Plain tools first: they keep their names whatever a namespace before them holds.
+    # Plain tools first: they keep their names, whatever names a namespace has.
     for one in sorted(found, key=lambda one: one.tool.namespace is not None):
         box.add(one.tool, one.spec, FieldPath(one.at, "name"))
     parallel = optional_bool(body, "parallel_tool_calls") is not False
@@ -158,12 +155,12 @@ def decode_tools(
 
 
 def by_server(item: Mapping[str, object]) -> bool:
-    """Whether an item belongs to a tool search that OpenAI's servers make: those calls may have no id."""
+    """Whether an item belongs to a tool search on OpenAI's servers, whose calls may have no id."""
     return item.get("type") != "additional_tools" and (item.get("execution") == "server" or item.get("call_id") is None)
 
 
 def names_found(item: Mapping[str, object], at: At, box: ResponsesTools) -> list[str]:
-    """The names under which the tools of a `tool_search_output` are offered."""
+    """The offered names of the tools in a `tool_search_output`."""
     return [box.offered(*one.key) for one in _read(_inner(item, at), at, ResponsesTools())]
 
 
@@ -197,7 +194,7 @@ def _read(tools: Iterable[object], holder: At, box: ResponsesTools, namespace: s
 
 def _function(tool: Mapping[str, object], name: str, at: FieldPath) -> ToolSpec:
     schema = tool.get("parameters")
-    # `strict` is accepted and changes nothing: arguments are passed on exactly as the model wrote them.
+    # `strict` has no effect: arguments are passed on exactly as the model wrote them.
     optional_bool(tool, "strict", at)
     return ToolSpec(
         name,
@@ -218,7 +215,7 @@ def _custom(tool: Mapping[str, object], name: str, at: FieldPath) -> ToolSpec:
 
 
 def _grammar(value: object, at: FieldPath) -> str:
-    """Upstream does not enforce a grammar, so it goes into the description."""
+    """A sentence for the description, because upstream does not enforce a grammar."""
     if value is None:
         return ""
     wanted = an_object(value, at)
@@ -253,7 +250,7 @@ def _choose(value: object, box: ResponsesTools, parallel: bool) -> tuple[tuple[T
 def _allowed(
     choice: Mapping[str, object], box: ResponsesTools, parallel: bool
 ) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
-    """Only some of the declared tools may be used: the others are not passed on."""
+    """Only the allowed tools are passed on."""
     names: set[str] = set()
     for i, one in enumerate(an_array(choice.get("tools"), "tool_choice.tools")):
         at = f"tool_choice.tools[{i}]"
