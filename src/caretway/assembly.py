@@ -330,7 +330,7 @@ def _posting(hook: "WebHook", settings: Settings, stack: AsyncExitStack) -> "Sen
 
 
 def _general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
-    """The budgets in the settings; they apply to everybody unless they name another scope."""
+    """The budgets in the settings. A budget without a scope applies to all callers together."""
     try:
         return parse_budgets(settings.budgets, BudgetScope.EVERYBODY)
     except ValueError as problem:

@@ -103,7 +103,7 @@ def _metadata() -> tuple[dict[str, tuple[str, ...]], str]:
 
 
 def recorded_source(direct_url: str | None) -> str:
-    """The source that pip recorded (PEP 610), as pip accepts it."""
+    """The source that pip recorded (PEP 610), in a form that pip accepts."""
     if not direct_url:
         return ""
     recorded = json.loads(direct_url)

@@ -134,8 +134,8 @@ def sign_ins(settings: Settings) -> SignIns:
 
 
 def token_source(settings: Settings, transport: Transport, share: ShareSignIn | None = None) -> TokenSource:
-    """Credentials in the settings win over the stored sign-in. The sign-in is read whenever a token is needed, so
-    `caretway login` helps a gateway that is already running."""
+    """Credentials in the settings win over the stored sign-in. The sign-in is read for each token, so `caretway login`
+    takes effect in a running gateway."""
     if settings.access_token:
         return token_of_settings(settings.access_token, settings.origin("access_token"))
     if passes(settings):

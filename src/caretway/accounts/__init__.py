@@ -1,5 +1,5 @@
-"""Credentials: where a bearer token comes from, how it is stored, and how it stays valid.
+"""Credentials: the source, storage and renewal of bearer tokens.
 
-The user's own account only: nothing is pooled and nothing is rotated. HTTP is handed in as a `Call`; this room opens no
-socket and reads no environment variable.
+Only the user's own account is used: accounts are neither pooled nor rotated. Callers pass HTTP as a `Call`; this room
+opens no socket and reads no environment variable.
 """

@@ -149,7 +149,7 @@ def read_suffix(text: str, name: str = "") -> Wish:
 
 
 def read_wishes(pairs: Mapping[str, str]) -> Wish:
-    """Parse wishes from a table of settings."""
+    """Parses wishes from a table of settings."""
     return read_suffix(",".join(f"{key}={value}" for key, value in pairs.items()))
 
 

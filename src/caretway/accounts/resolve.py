@@ -29,12 +29,12 @@ from .names import (
     wish_of,
 )
 
-# ---- Which variant of a model is nearest to what was asked (thinking, effort, window, speed, max mode), what of it
-# stays unmet; fast and max mode, which cost more, are not chosen unless asked for. Pure.
+# ---- Chooses the variant of a model that is nearest to a wish (thinking, effort, window, speed, max mode), and reports
+# the unmet parts. Pure.
 #
-# Cursor refuses a set of parameters that is none of a model's variants, so one of them is taken whole. Wishes count in
-# this order: thinking, effort, window, speed, max mode. What nobody wished for is as in the model's default variant,
-# but never faster or in max mode than asked: both cost more.
+# Cursor refuses a set of parameters that is none of a model's variants, so one variant is chosen as a whole. Wishes
+# count in this order: thinking, effort, window, speed, max mode. Parameters without a wish are those of the model's
+# default variant, but never fast or in max mode: both cost more.
 
 _FAR: Final = 100
 _SILENT_EFFORTS: Final = ("none", "minimal")

@@ -196,7 +196,7 @@ class RenewedToken:
         return bool(account.access_token) and not self._term(account).due(now)
 
     def _settled(self, refused: str, now: float) -> bool:
-        """True when the last failure still holds, so that Cursor is not asked again so soon."""
+        """Whether the last failure still holds, so that Cursor is not asked again so soon."""
         account, failure = self._last.account, self._last.failure
         if failure is not None and failure.kind is ErrorKind.SIGNED_OUT:
             return True

@@ -99,7 +99,7 @@ def usable_gateways(data_dir: Path, trusted: frozenset[int] | None = None) -> It
 
 
 def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -> ClientGateway | None:
-    """Blocking. `trusted`: see `strangers_port`."""
+    """The running gateway that a client can use. Blocking. `trusted`: see `strangers_port`."""
     for note in usable_gateways(settings.data_dir, trusted):
         if not note.launched:
             return _looked_at(note.url, note.key, running=True)
@@ -114,7 +114,7 @@ def running_gateway(settings: Settings, trusted: frozenset[int] | None = None) -
 
 
 def _looked_at(url: str, key: str, *, running: bool) -> ClientGateway:
-    """Blocking."""
+    """Asks the gateway for its models and state. Blocking."""
     session = ask(url, "/caretway/v1/session").body  # needs no key, so it leaves no refusal in the gateway's log
     keyed = isinstance(session, dict) and bool(session.get("key_required"))
     sent = key if keyed else ""

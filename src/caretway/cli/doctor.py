@@ -252,7 +252,7 @@ def _live(settings: Settings) -> list[Finding]:
     except GatewayError as failure:
         return [_failed("live", failure)]
     return [
-        # What helps `prove` is to look at `doctor`, and here we are.
+        # `prove` advises to run `doctor`, which is already running.
         Finding(
             f"live: {name}",
             verdict.state == "holds",

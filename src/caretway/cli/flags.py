@@ -119,7 +119,7 @@ class _HelpAll(argparse.Action):
 def add_setting_flags(
     parser: argparse.ArgumentParser, settings: Iterable[Setting] = SETTINGS, *, shown: Sequence[str] = ()
 ) -> None:
-    """A flag for each of the settings. `--help` lists those named in `shown`; the others are grouped by section."""
+    """A flag for each of the settings. `--help` lists the flags in `shown`, `--help-all` lists all by section."""
     by_name = {setting.name: setting for setting in settings}
     common = [f"--{name.replace('_', '-')}" for name in COMMON_FLAGS if name in by_name and name not in shown]
     named = f", {', '.join(common)} among them," if common else ""

@@ -1,4 +1,4 @@
-"""`caretway logout`: forgets the sign-in on this machine, also for a gateway that is running."""
+"""`caretway logout`: deletes the sign-in on this machine, also for a running gateway."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def exit_code(stopped_by: signal.Signals | None) -> int:
 
 
 def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", file: Path | None = None) -> None:
-    """Every line is redacted, also those of libraries, which put headers into their messages. `file`: there, too."""
+    """Logs redacted lines to stderr, and to `file` if given. Libraries put headers into their messages."""
     from .log_lines import JsonFormatter, LineFormatter, LineHandler, NotGivenUp, NotTwice
 
     handler = LineHandler(sys.stderr)
@@ -172,33 +172,33 @@ def log_to_stderr(level: str, secrets: Iterable[str] = (), form: str = "text", f
     for one in handlers:
         one.addFilter(NotGivenUp())
     logging.basicConfig(level=level.upper(), handlers=handlers)
-    # What no line shows is not looked up for every line: the caller, the thread, the process.
+    # Lines do not show the caller, the thread and the process, so logging need not look them up.
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging.getLogger("hpack").setLevel(logging.WARNING)  # it writes every header, and does it for each frame
+    logging.getLogger("hpack").setLevel(logging.WARNING)  # it logs every header of each frame
     if level != "debug":
-        for name in ("mcp", "httpx", "httpx2"):  # our own lines say what matters; theirs contain full addresses
+        for name in ("mcp", "httpx", "httpx2"):  # their lines contain full addresses
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def say(lines: Iterable[str]) -> None:
-    """Print and flush: the reader of a pipe waits for these lines."""
+    """Prints and flushes, because the reader of a pipe waits for these lines."""
     print("\n".join(lines), flush=True)
 
 
 def tell(lines: Iterable[str]) -> None:
-    """Sentences; on a terminal they are folded between words, so that a link or a path stays whole."""
+    """Prints sentences, folded between words on a terminal, so that links and paths stay whole."""
     say(folded_between_words(line, shown_width(sys.stdout)) for line in lines)
 
 
 def remark(lines: Iterable[str]) -> None:
-    """Print lines on standard error, each with our name."""
+    """Prints lines on standard error with the prefix `caretway:`."""
     for line in lines:
         print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
 
 
 def asked(ask: Callable[[str], str], question: str) -> str:
-    """One line from stdin; empty at EOF."""
+    """Reads one line from stdin; empty at EOF."""
     try:
         return ask(question).strip()
     except EOFError:

@@ -174,8 +174,8 @@ async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], Usag
 
 
 def span_of(period: str | None, since: str | None, now: datetime) -> tuple[float, str]:
-    """(unix seconds, description). Days are those of `now`'s time zone; without one, of the machine's, with its clock
-    changes."""
+    """(unix seconds, description). Days are those of `now`'s time zone, by default the machine's, including changes of
+    daylight saving time."""
     if since is not None:
         if period is not None:
             raise CommandFailed("--since and a period exclude each other", "leave one of them out", exit_code=2)

@@ -24,7 +24,7 @@ class ValueKind(Struct, frozen=True):
     """Completes the sentence "expected ..."."""
     metavar: str
     read: Callable[[object], object]
-    """Raises ValueError when the object is not valid."""
+    """Raises ValueError if the object is not valid."""
     show: Callable[[Any], str] = str
     choices: tuple[str, ...] = ()
     several: bool = False
@@ -358,9 +358,9 @@ class Setting(Struct, frozen=True):
     extra_env: tuple[str, ...] = ()
     """Variables that are read after the one with our prefix."""
     prefixed_env: bool = True
-    """False: only `extra_env` is read, because the name with our prefix means something else."""
+    """If False, only `extra_env` is read, because the name with our prefix has another meaning."""
     secret: bool = False
-    """Never shown, and has no flag: all users of the machine can read command lines."""
+    """The value is never shown, and has no flag: all users of the machine can read command lines."""
     exists: Literal["", "file", "directory"] = ""
     """What must exist at the path when the gateway starts."""
     advanced: bool = False
@@ -384,7 +384,7 @@ class Setting(Struct, frozen=True):
         return (PREFIX + self.name.upper(), *self.extra_env) if self.prefixed_env else self.extra_env
 
     def show(self, value: object) -> str:
-        """The value as text for people. Of a secret, only whether it is set."""
+        """The value as text for people; for a secret only whether it is set."""
         if self.secret:
             return "not set" if value is None else "set"
         return "" if value is None else self.kind.show(value)
@@ -404,7 +404,7 @@ class Setting(Struct, frozen=True):
 
 
 def declared(group: str, kind: ValueKind, help_text: str, **more: Any) -> Mapping[str, object]:
-    """The metadata of a dataclass field that is a setting; `more` are further fields of `Setting`."""
+    """The metadata of a setting's dataclass field; `more` has further fields of `Setting`."""
     return {"setting": partial(Setting, kind=kind, help=help_text, group=group, **more)}
 
 

@@ -196,10 +196,10 @@ def _run(run: RunUsage) -> dict[str, object]:
 
 
 def one_line(text: str) -> str:
-    """A word from a client, made safe for one log line: no line breaks, and a bounded length."""
+    """Makes a client's word safe for one log line: no line breaks, bounded length."""
     return _ODD.sub("?", text[:200])
 
 
 def one_sentence(text: str) -> str:
-    """A sentence, safe for one log line."""
+    """Makes a sentence safe for one log line."""
     return _BREAKS.sub(" ", text[:MAX_TOLD])

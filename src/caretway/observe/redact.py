@@ -14,7 +14,7 @@ from typing import Final
 
 HIDDEN: Final = "[secret]"
 SHORTEST_SECRET: Final = 6
-"""Shorter secrets may be common words; hiding those would garble every line."""
+"""Shorter secrets may be common words, and hiding common words would garble every line."""
 
 _SHAPES: Final[dict[str, tuple[str, ...]]] = {
     r"(?<=[Bb]earer )[^\s\"',;]+": ("earer ",),  # any token after `Bearer`

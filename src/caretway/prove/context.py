@@ -97,7 +97,7 @@ HoldRun = Callable[[RunNotes], Awaitable[None]]
 
 
 class Killable(Protocol):
-    """A gateway in a process of its own."""
+    """A gateway in its own process."""
 
     async def ask(self, messages: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], str]:
         """Sends chat completions with the tool `lookup`. Returns the assistant's message and the kind of session."""

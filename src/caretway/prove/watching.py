@@ -59,7 +59,7 @@ class RunNotes:
             self._noted.set()
 
     async def more(self) -> None:
-        """Wait for the next moment."""
+        """Waits for the next moment."""
         self._noted.clear()
         await self._noted.wait()
 

@@ -15,7 +15,7 @@ from ..storage.database import DatabaseKind, open_database, transaction
 
 # ---- ledger file
 
-# The ledger's SQLite file: its tables and their migrations; deleting every row.
+# The ledger's SQLite file: tables, migrations, and deletion of all rows.
 
 FILE_NAME: Final = "ledger.sqlite"
 

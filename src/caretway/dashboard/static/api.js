@@ -1,10 +1,10 @@
-// Talks to the dashboard's API: fetches with the CSRF token, and one event stream that comes back after a restart.
+// Talks to the dashboard's API: requests with the CSRF token, and one event stream that reconnects after a restart.
 
 const BASE = "/caretway/v1";
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 5000;
 
-/** What went wrong, in words for people. */
+/** A failure with a message for people. */
 export class Failure extends Error {
   constructor(message, { status = 0, code = "", hint = "" } = {}) {
     super(message);
@@ -40,12 +40,12 @@ export const get = async (path, signal) => read(await ask("GET", path, undefined
 export const text = async (path) => (await ask("GET", path)).text();
 export const change = async (method, path, body) => read(await ask(method, path, body));
 
-/** Cancel the turn that waits for this call, also while the tab is being closed. */
+/** Cancels the turn that waits for this call, also while the tab is closing. */
 export function release(call) {
   send("DELETE", `/turns/${encodeURIComponent(call)}`, undefined, undefined, true).catch(() => {});
 }
 
-/** An answer whose body is read by the caller. The CSRF token changes with a restart: then it is fetched again. */
+/** A response whose body the caller reads. If a restart has changed the CSRF token, fetches it and retries. */
 export async function ask(method, path, body, signal) {
   let response = await send(method, path, body, signal);
   if (response.status === 403) {
@@ -89,7 +89,7 @@ async function failed(response) {
   try {
     error = (await response.json()).error ?? {};
   } catch {
-    // Not JSON: the status has to do.
+    // Not JSON: only the status is known.
   }
   return new Failure(error.message ?? `The gateway answered with status ${response.status}.`, {
     status: response.status,
@@ -98,7 +98,7 @@ async function failed(response) {
   });
 }
 
-/** The event stream, while the page is seen. Browsers keep few connections to one address, so a hidden page has none. */
+/** The event stream of a visible page. A hidden page has none, because browsers limit connections to one address. */
 export class Events {
   constructor(listeners) {
     this.listeners = listeners;
@@ -146,7 +146,7 @@ export class Events {
     source.addEventListener("error", () => this.lost());
   }
 
-  /** Dialled again here, not by the browser: it gives up for good when it is told 401 or 503. */
+  /** Reconnects here, because the browser gives up after a 401 or 503. */
   lost() {
     this.shut();
     this.timer = setTimeout(() => this.again(), this.wait);

@@ -1,4 +1,4 @@
-// The frame of the dashboard: who is signed in, which tab is shown, what the event stream says, banners.
+// The frame of the dashboard: sign-in, tabs, the event stream, banners.
 
 import * as api from "./api.js";
 import { announce, badge, button, code, h, prose, renew } from "./dom.js";
@@ -13,7 +13,7 @@ import { closed, trouble } from "./view.js";
 import { ago, plain, span, time } from "./words.js";
 
 const TABS = [overview, conversations, usage, models, clients, playground, settings];
-/** Where the tabs of earlier versions are. */
+/** Old tab names -> their new places. */
 const MOVED = { now: "overview", try: "playground", health: "settings/health", record: "settings/record" };
 const at = (id) => document.getElementById(id);
 
@@ -44,7 +44,7 @@ const events = new api.Events({
   },
 });
 
-/** `#/conversations/ID?q=text` is {tab, rest, query}. */
+/** Parses `#/conversations/ID?q=text` to {tab, rest, query}. */
 function route() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = (MOVED[path] ?? path).split("/");
@@ -189,7 +189,7 @@ function askForKey() {
   start("You were signed out. Sign in again with the gateway's key.");
 }
 
-/** Learn who we are, and show the page or the form. */
+/** Fetches the session, then shows the dashboard or the sign-in form. */
 async function start(said) {
   shown.close?.();
   shown = closed;
@@ -209,7 +209,7 @@ async function start(said) {
   }
 }
 
-// Times that run. One timer for the page, and only what changed is written.
+// Updates relative times: one timer for the page, and only changed texts are written.
 function tick() {
   if (document.hidden) return;
   for (const element of document.querySelectorAll("time[data-at]")) {

@@ -1,5 +1,5 @@
-// Plots as SVG, drawn as wide as there is room: the last hour, columns over time with a line, rows by group, and the lane
-// of a step on a conversation's axis.
+// SVG plots that fill the available width: the last hour, columns over time with a line, rows by group, and the lane of
+// a step on a conversation's axis.
 
 import { h, svg } from "./dom.js";
 import { compact, count, lasted, minute, money, plain, shortGroup } from "./words.js";
@@ -17,7 +17,7 @@ const widths = new ResizeObserver((entries) => {
   for (const { target } of entries) if (target.clientWidth !== target.drawnFor) target.fit();
 });
 
-/** A box whose content is drawn for its width, and again when `data` is another object. */
+/** A box that draws its content for its width. `renew` draws it again for other `data`. */
 function fitted(data, draw) {
   const box = h("div");
   Object.assign(box, { data, draw, fit });
@@ -36,7 +36,7 @@ const rect = (name, x, y, width, height, ...children) => svg("rect", { class: na
 const line = (name, x1, y1, x2, y2) => svg("line", { class: name, x1, y1, x2, y2 });
 const label = (x, y, text, anchor, name) => svg("text", { class: name, x, y, "text-anchor": anchor }, text);
 
-/** A round number that is not smaller. */
+/** The smallest round number that is at least `value`. */
 function nice(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return [1, 2, 4, 5, 10].map((n) => n * power).find((n) => n >= value);
@@ -60,7 +60,7 @@ const BANDS = [
   { title: "Errors", total: (all) => count(all("failed") + all("refused")), top: (one) => one.failed + one.refused, unit: count, bars: () => [["failed", "failed"], ["refused", "failed"]] },
 ];
 
-/** Which minute the cursor is on: it stays there when the plot is drawn again. */
+/** The minute under the cursor, kept across redraws. */
 let cursor = null;
 
 export function minuteWords(one) {
@@ -148,7 +148,7 @@ export function groupWords(row) {
   return `${plain(row.group) || "none"}: ${[...KINDS, SAVED].map((kind) => `${count(row[kind.name])} ${kind.title}`).join(", ")}; ${money(row.cents)}`;
 }
 
-/** Tokens as columns, one for each slot of time; what was saved on top of them; cost as a line on the same axis. */
+/** One column of tokens per time slot, with saved tokens on top, and the cost as a line on the same axis. */
 export function columns(slots, rows) {
   const known = new Map(rows.map((row) => [row.group, row]));
   const filled = slots.map((group) => known.get(group) ?? { group, cents: 0 });
@@ -192,7 +192,7 @@ export function columns(slots, rows) {
   });
 }
 
-/** Rows, one for each group, the largest first. */
+/** One row per group, the largest first. */
 export function parts(rows) {
   const shown = rows.slice(0, 8);
   const top = Math.max(1, ...shown.map(sum));
@@ -229,7 +229,7 @@ export function stack(pieces) {
 const SQUEEZE = 0.25;
 const SHORT_S = 5;
 
-/** Seconds of the conversation -> 0 to 1. Long times in which nobody asked are cut short. */
+/** Maps a conversation's seconds to 0 to 1. Long pauses between requests are shortened. */
 export function axis(steps, until) {
   const worked = steps.reduce((all, step) => all + step.total_ms / 1000 + (step.waited_for.length ? step.waited_s : 0), 0);
   const longest = Math.max(SHORT_S, worked * SQUEEZE);
@@ -258,7 +258,7 @@ export function axis(steps, until) {
   };
 }
 
-/** What passed before a step and in it, on the axis of its conversation. */
+/** The wait before a step and the step itself, on the axis of its conversation. */
 export function lane(step, on, words) {
   const first = step.first_ms == null ? step.at : Math.min(step.at, step.started_at + step.first_ms / 1000);
   const pieces = [

@@ -1,4 +1,4 @@
-// Clients: how each is started or set up, which were seen lately, and their mistakes.
+// Clients: how to start or set up each client, when it was last seen, and its mistakes.
 
 import { badge, code, col, copyable, empty, h, num, panel, path, prose, small, table } from "./dom.js";
 import { fetched, when } from "./view.js";

@@ -1,4 +1,4 @@
-// A chat completion as something to paste: curl, Python, TypeScript. Pure.
+// A chat completion as code to paste: curl, Python, TypeScript. Pure.
 
 const KEY = "CARETWAY_API_KEY";
 
@@ -40,7 +40,7 @@ export function asTypeScript(address, body, key) {
   ].join("\n");
 }
 
-/** A JSON value in Python's words. */
+/** A JSON value as a Python literal. */
 function python(value, depth) {
   if (value === null) return "None";
   if (value === true) return "True";
@@ -58,6 +58,6 @@ function python(value, depth) {
 }
 
 const quoted = (text) => escaped(JSON.stringify(text));
-/** JSON allows marks in a text that would end a line, or change the direction of code on a screen. */
+/** Escapes characters that JSON allows but that end a line or change the direction of code on a screen. */
 const escaped = (json) =>
   json.replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);

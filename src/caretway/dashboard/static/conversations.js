@@ -1,4 +1,4 @@
-// Conversations: the list with its filters, and one of them as a waterfall of its steps.
+// Conversations: the list with its filters, and one conversation as a waterfall of its steps.
 
 import { axis, lane } from "./chart.js";
 import { change, get } from "./api.js";
@@ -12,7 +12,7 @@ const TIMES = { "": "any time", hour: "last hour", today: "today", week: "7 days
 const CHOSEN = ["client", "model", "key"];
 const ID = /^[\w-]+$/;
 
-/** Where "All conversations" leads: the list as it was filtered. */
+/** The target of "All conversations": the list with its last filters. */
 let back = "#/conversations";
 
 export const conversations = {
@@ -87,7 +87,7 @@ function list(root, query) {
   return { ...view, close: () => (clearTimeout(timer), view.close()) };
 }
 
-/** The options of a select; the chosen one is kept, also where it is not among them any more. */
+/** Sets the options of a select. The chosen value is kept even if it is no longer among them. */
 function offer(select, values, chosen) {
   const known = values.some(([value]) => value === chosen) ? values : [...values, [chosen, plain(chosen)]];
   renew(select, known.map(([value, title]) => h("option", { value }, title)));
@@ -112,7 +112,7 @@ function columns(rows) {
   ].filter(Boolean);
 }
 
-// ---- one of them
+// ---- one conversation
 
 function one(root, id) {
   if (!ID.test(id)) {

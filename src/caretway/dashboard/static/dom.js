@@ -1,10 +1,10 @@
-// Makes and renews elements. Everything that is shown passes through here as text: there is no way to give HTML.
+// Creates and updates elements. All content passes through here as text, never as HTML.
 
 import { plain } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An element. `on` holds its listeners; true is an attribute without a value; null and false leave it out. */
+/** Creates an element. `on` has its listeners; true sets an attribute without a value; null and false omit it. */
 export function h(tag, given, ...children) {
   return filled(document.createElement(tag), given, children);
 }
@@ -23,7 +23,7 @@ function filled(element, given, children) {
   return element;
 }
 
-/** Children as nodes: lists are flattened, nothing is left out but null, false and "". */
+/** Converts children to nodes: flattens lists and drops only null, false and "". */
 export function nodes(children) {
   return children
     .flat(Infinity)
@@ -31,7 +31,7 @@ export function nodes(children) {
     .map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
 }
 
-// Listeners are looked up when something happens, so that a renewed element gets the new ones.
+// Listeners are looked up at each event, so that an updated element uses its new ones.
 function listen(element, listeners) {
   element.listeners = listeners;
   for (const kind of Object.keys(listeners)) element.addEventListener(kind, heard);
@@ -41,7 +41,7 @@ function heard(event) {
   event.currentTarget.listeners?.[event.type]?.(event);
 }
 
-/** Make the children of `parent` like `wanted`, and keep what is alike: focus, selection and open details stay. */
+/** Updates the children of `parent` to `wanted`. Equal nodes stay, and with them focus, selection and open details. */
 export function renew(parent, ...wanted) {
   const list = nodes(wanted);
   const keyed = new Map();
@@ -99,8 +99,8 @@ export const path = (title, cell) => ({ title, cell, kind: "path" });
 export const who = (title, cell) => ({ title, cell, kind: "who" });
 export const num = (title, cell) => ({ title, cell, kind: "number" });
 
-/** A table that becomes a list of cards on a narrow screen. Roles are written out: `display` would take them away.
- * `hrefOf`: where a row leads; its link, in the first cell, fills the row. */
+/** A table that becomes a list of cards on a narrow screen. Roles are explicit, because CSS `display` removes them.
+ * `hrefOf`: the target of a row; the link in the first cell fills the row. */
 export function table(caption, columns, rows, keyOf, hrefOf) {
   const filled = (row, column, index) => {
     const href = index === 0 && hrefOf?.(row);
@@ -138,7 +138,7 @@ export function table(caption, columns, rows, keyOf, hrefOf) {
 export const code = (text) => h("code", null, plain(text));
 export const small = (...children) => h("p", { class: "muted small" }, children);
 
-/** A sentence of the gateway: what stands in backticks is code. */
+/** A sentence of the gateway; text in backticks becomes code. */
 export function prose(text) {
   return plain(text)
     .split("`")
@@ -149,7 +149,7 @@ export function panel(title, ...children) {
   return h("section", { class: "panel" }, title && h("h2", null, title), children);
 }
 
-/** What to see where there is nothing yet, and how to change that. */
+/** The placeholder of an empty view, with the next step. */
 export function empty(title, ...how) {
   return h("div", { class: "empty" }, h("p", { class: "lead" }, title), how.length > 0 && h("p", null, how));
 }
@@ -158,7 +158,7 @@ export function badge(text, tone) {
   return h("span", { class: `badge ${tone ?? ""}` }, text);
 }
 
-/** A button that does something here. `more`: its class, or attributes. */
+/** A button. `more`: its class, or attributes. */
 export function button(text, click, more) {
   return h("button", { type: "button", ...(typeof more === "string" ? { class: more } : more), on: { click } }, text);
 }
@@ -171,7 +171,7 @@ export function figures(...children) {
   return h("dl", { class: "figures" }, children);
 }
 
-/** Text to copy, with the button for it. */
+/** A text with a button that copies it. */
 export function copyable(text, label) {
   const copier = button("Copy", copy, { class: "quiet", "aria-label": `Copy ${label}` });
   async function copy() {
@@ -187,12 +187,12 @@ export function copyable(text, label) {
   return h("div", { class: text.includes("\n") ? "copyable tall" : "copyable", "data-copy": label }, h("pre", { tabindex: "0", "aria-label": label }, text), copier);
 }
 
-/** For a screen reader. */
+/** Announces a text to screen readers. */
 export function announce(text) {
   document.getElementById("told").textContent = text;
 }
 
-/** Ask before something that cannot be undone. */
+/** Asks for confirmation before an action that cannot be undone. */
 export function sure(question, doIt) {
   return new Promise((resolve) => {
     const dialog = h(

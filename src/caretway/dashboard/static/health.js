@@ -1,4 +1,4 @@
-// Health: what doctor finds, MCP servers and their tools, refused requests, recoveries, and whether an account answered.
+// Health: findings of doctor, MCP servers and their tools, refused requests, recoveries, and the last live answer.
 
 import { change } from "./api.js";
 import { announce, badge, button, code, col, empty, h, num, panel, path, prose, small, table } from "./dom.js";

@@ -1,15 +1,15 @@
-// What a model says, shown as it comes: paragraphs, headings, lists, quotes, fenced code. Every word is a text node, no
-// markup of the model is read, and nothing is nested: neither depth nor length can hold up the page.
+// Shows a model's streamed text: paragraphs, headings, lists, quotes, fenced code. All text goes into text nodes, HTML
+// is not interpreted, and blocks are not nested, so neither depth nor length can block the page.
 
 import { h } from "./dom.js";
 
 const MAX_BLOCKS = 1000;
-/** Characters of one block: the layout of a longer one would take too long. */
+/** The maximum length of one block: the layout of a longer block is too slow. */
 const MAX_BLOCK = 10000;
-/** Characters that are shown in one frame. */
+/** The number of characters added in one frame. */
 const AT_ONCE = 30000;
 const MAX_LEVEL = 5;
-/** Characters of a line in which bold words and code are looked for. */
+/** The maximum length of a line that is searched for bold words and code. */
 const MAX_INLINE = 2000;
 const FENCE = /^\s{0,3}(`{3,}|~{3,})\s*([\w+#.-]{0,30})/;
 const HEADING = /^#{1,6}\s+/;
@@ -42,7 +42,7 @@ export class Words {
     this.frame ||= requestAnimationFrame(() => this.flush());
   }
 
-  /** Everything has come. */
+  /** Shows the rest of the text after the stream has ended. */
   async end() {
     cancelAnimationFrame(this.frame);
     while (this.waiting) {
@@ -78,14 +78,14 @@ export class Words {
     (this.block ?? this.node).append(this.tail);
   }
 
-  /** The lines that are shown together: there are too many blocks for one each. */
+  /** Joins lines to write them together, once there are too many blocks. */
   all(line) {
     const rest = this.rest + line;
     this.rest = "";
     return rest;
   }
 
-  /** One line that is whole. */
+  /** Adds a complete line. */
   line(line, end) {
     if (this.fence) {
       if (line.trim().startsWith(this.fence) && !line.trim().replaceAll(this.fence[0], "")) this.fence = this.block = null;

@@ -1,4 +1,4 @@
-// Models: what the account has, and which names clients asked for.
+// Models: the account's models, and the names that clients requested.
 
 import { badge, code, col, empty, h, num, panel, renew, small, table } from "./dom.js";
 import { fetched, when } from "./view.js";

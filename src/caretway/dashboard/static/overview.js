@@ -1,4 +1,4 @@
-// Overview: the last hour, what runs and what waits for a tool, the newest answers, the account and today's cost.
+// Overview: the last hour, running and waiting turns, the newest answers, the account and today's cost.
 
 import { change } from "./api.js";
 import { KINDS, lastHour, legend, stack } from "./chart.js";
@@ -23,7 +23,7 @@ export const overview = {
       }
       view.redraw();
     }
-    // The axis moves on when nothing else does.
+    // The axis moves even without new data.
     let shown = Math.floor(Date.now() / 60000);
     const timer = setInterval(() => {
       const now = Math.floor(Date.now() / 60000);

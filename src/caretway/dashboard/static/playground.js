@@ -19,7 +19,7 @@ const TOOL = [
   },
 ];
 const WAYS = { curl: asCurl, Python: asPython, TypeScript: asTypeScript };
-/** So near the end of the page that it follows the answer. */
+/** Within this distance from its end, the page follows the answer. */
 const NEAR_PX = 160;
 
 let kept = null;
@@ -41,7 +41,7 @@ class Playground {
     this.models = [];
     this.way = "curl";
     this.leaving = null;
-    /** Calls whose results a turn of the gateway waits for. */
+    /** Calls for whose results a turn of the gateway waits. */
     this.parked = [];
     addEventListener("pagehide", () => this.letGo());
     this.model = h("select", { id: "try-model", on: { change: () => (this.drawEffort(), this.drawCode()) } });
@@ -107,7 +107,7 @@ class Playground {
     );
   }
 
-  /** Nobody will answer these calls any more: their turn must not wait for them. */
+  /** Cancels the turn that waits for calls without a result. */
   letGo() {
     if (this.parked.length) release(this.parked[0].id);
     this.parked = [];
@@ -148,7 +148,7 @@ class Playground {
     this.drawCode();
   }
 
-  /** The request as it would be sent now. */
+  /** The request that would be sent now. */
   body(prompt = this.prompt.value.trim()) {
     const system = this.system.value.trim();
     const body = {
@@ -221,7 +221,7 @@ class Playground {
     await shown.end(performance.now() - started, signal.aborted);
     this.leaving = null;
     this.busy(false);
-    if (talk !== this.messages) return; // another conversation was begun meanwhile
+    if (talk !== this.messages) return; // a new conversation has begun
     if (shown.message.content || shown.calls.length) talk.push(shown.message);
     if (shown.calls.length && !shown.failed && !signal.aborted) {
       this.parked = shown.calls;
@@ -232,7 +232,7 @@ class Playground {
     this.drawCode();
   }
 
-  /** Keep the end in sight for a reader who is there. */
+  /** Scrolls to the end if the reader is near it. */
   follow(always) {
     const page = document.documentElement;
     if (always || page.scrollHeight - innerHeight - scrollY < NEAR_PX) requestAnimationFrame(() => this.log.isConnected && this.log.lastElementChild?.scrollIntoView({ block: "end" }));
@@ -251,7 +251,7 @@ class Playground {
   }
 }
 
-/** One answer on the screen. Nothing in it is ever read as HTML. */
+/** One answer on the screen. Its text is never interpreted as HTML. */
 class Answer {
   constructor(log) {
     this.thinking = new Words("muted");
@@ -356,7 +356,7 @@ class Answer {
   }
 }
 
-/** The data of an SSE body, one JSON value after the other. */
+/** Yields the JSON values of an SSE body. */
 async function* chunks(body) {
   let rest = "";
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,4 +1,4 @@
-// Record: conversations with their content, for a bounded time, to be saved as a script of the simulator. A part of Settings.
+// Record, a part of Settings: records conversations for a bounded time and saves them as scripts of the simulator.
 
 import { change, text } from "./api.js";
 import { announce, button, code, col, copyable, empty, h, num, panel, small, table } from "./dom.js";

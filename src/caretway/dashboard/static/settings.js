@@ -1,4 +1,4 @@
-// Settings: those that were changed first, the others by group, with a search; and, inside it, Health and Record.
+// Settings: changed settings first, then all others by group, with a search. Contains Health and Record.
 
 import { change } from "./api.js";
 import { announce, badge, button, code, empty, h, prose, renew, small } from "./dom.js";

@@ -1,4 +1,4 @@
-// Usage: tokens and money by hour or day, by model, key, client and tool; what sessions saved; budgets; export.
+// Usage: tokens and money by hour or day, by model, key, client and tool; savings by sessions; budgets; export.
 
 import { columns, parts, usageLegend } from "./chart.js";
 import { code, col, empty, figure, figures, h, num, panel, small, table } from "./dom.js";

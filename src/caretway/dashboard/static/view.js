@@ -1,4 +1,4 @@
-// What the tabs share: a view that is fetched, drawn, and fetched again when something changed; times; failures.
+// Helpers of the tabs: a view that fetches, draws, and fetches again after a change; times; failures.
 
 import { get } from "./api.js";
 import { button, h, prose, renew } from "./dom.js";
@@ -7,7 +7,7 @@ import { ago, moment, span } from "./words.js";
 export const closed = {};
 const APART_MS = 2000;
 
-/** A failure with what to do. */
+/** A failure with its remedy. */
 export function trouble(failure, again) {
   return h(
     "div",
@@ -18,8 +18,8 @@ export function trouble(failure, again) {
   );
 }
 
-/** Show `draw(data)` in `root`. `paths` are fetched together; `on`: the names in `changed` that ask for more, every two
- * seconds at most. `without`: what is shown below a failure. */
+/** Shows `draw(data)` in `root`. `paths` are fetched together; a name of `on` in `changed` fetches again, at most every
+ * two seconds. `without`: the content below a failure. */
 export function fetched(root, { paths, on, draw, without }) {
   let leaving = new AbortController();
   let data = null;
@@ -65,20 +65,20 @@ export function fetched(root, { paths, on, draw, without }) {
 
 export const conversationLink = (id) => `#/conversations/${encodeURIComponent(id)}`;
 
-/** A point in time, as "3 min ago"; the clock of the page keeps it current. */
+/** A point in time, as "3 min ago"; the page's timer keeps it current. */
 export function when(t) {
   if (t == null) return "–";
   const iso = new Date(t * 1000).toISOString();
   return h("time", { datetime: iso, "data-at": t, "data-kind": "ago", title: moment(t) }, ago(Date.now() / 1000 - t));
 }
 
-/** How long something has been going on. */
+/** The time elapsed since `t`. */
 export function since(t) {
   const iso = new Date(t * 1000).toISOString();
   return h("time", { datetime: iso, "data-at": t, title: moment(t) }, span(Date.now() / 1000 - t));
 }
 
-/** A bar of 0 to 1. Its width is set by script: inline styles in markup are refused here. */
+/** A bar for a share from 0 to 1, as a `meter`: the page forbids inline styles. */
 export function bar(share, label, tone) {
   const percent = Math.round(Math.min(1, Math.max(0, share)) * 100);
   return h("meter", { class: tone ?? (share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good"), min: 0, max: 100, value: percent, "aria-label": label }, `${percent} %`);

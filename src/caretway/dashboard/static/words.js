@@ -1,4 +1,4 @@
-// How numbers, times and names are written. Pure.
+// Formats numbers, times and names. Pure.
 
 const whole = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -24,7 +24,7 @@ export function lasted(ms) {
   return span(ms / 1000);
 }
 
-/** Seconds in the two largest units. */
+/** Formats seconds in the two largest units. */
 export function span(seconds) {
   const s = Math.max(0, Math.floor(seconds));
   if (s < 60) return `${s} s`;
@@ -47,8 +47,8 @@ export const time = (t) => (t == null ? UNKNOWN : clock.format(t * 1000));
 export const minute = (t) => hours.format(t * 1000);
 export const moment = (t) => (t == null ? UNKNOWN : full.format(t * 1000));
 
-/** A name that came from a client or a model, in one line. Marks that change the direction of text, and control
- * characters, are written out: they could make one name look like another. */
+/** A name from a client or a model, on one line. Control characters and characters that change the direction of text
+ * are escaped: they could make one name look like another. */
 export function plain(text) {
   return String(text ?? "").replace(
     /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
@@ -60,19 +60,19 @@ export const plural = (n, one, many) => `${count(n)} ${n === 1 ? one : (many ?? 
 
 export const DIALECTS = { openai_chat: "Chat Completions", openai_responses: "Responses", anthropic_messages: "Messages" };
 
-/** A group of hours or days: `14:00`, `19 Nov`. */
+/** A short label for a group of hours or days: `14:00`, `19 Nov`. */
 export function shortGroup(group) {
   const at = new Date(`${group}T12:00:00`);
   return Number.isNaN(at.getTime()) ? plain(group).slice(-5) : day.format(at);
 }
 
-/** How an answer ended. */
+/** The outcome of an answer in words. */
 const OUTCOMES = { paused: "called tools", end: "done", length: "cut at its length limit", "hung up": "client hung up" };
 export const outcome = (row) => OUTCOMES[row.outcome] ?? plain(row.outcome);
 
-/** What a live turn does. */
+/** The states of a live turn in words. */
 export const STATES = { running: "running", parked: "waiting for a tool", detached: "client is gone" };
 export const STATE_TONES = { running: "good", parked: "warn" };
 
-/** The colour of an outcome of a session. */
+/** The colour of a session's outcome. */
 export const TONES = { resumed: "good", continued: "good", repeated: "good", fresh: "", replayed: "warn", refused: "bad" };
