@@ -1,12 +1,11 @@
-"""Cursor's old chat call, `POST /aiserver.v1.AiService/StreamChat`, as a Backend: one request, a stream of text. No
-tools, no thinking, no usage, no memory. Frozen.
+"""Cursor's old chat call, `POST /aiserver.v1.AiService/StreamChat`, as a Backend: one request, a stream of text. It
+has no tools, thinking, usage or memory. Frozen.
 
-Today's service answers it with `ERROR_DEPRECATED`, which is reported as `upstream_deprecated`. `--backend auto` never
-chooses it. It is kept for hosts that still serve the call, and as the plainest text upstream: the simulator serves it,
-and the tests of `text_protocol/` run over it. No recording exists: the fields of its messages come from notes of
-earlier clients.
+Cursor's service answers the call with `ERROR_DEPRECATED`, which is reported as `upstream_deprecated`. `--backend auto`
+never chooses it. The backend stays for hosts that still serve the call, and as a plain text upstream for the tests of
+`text_protocol/`. No recording exists: the fields of the messages come from notes about earlier clients.
 
-A second attempt is made only before the first text, because the call knows no way to go on.
+A second attempt is made only before the first text, because the call cannot be resumed.
 """
 
 import asyncio
@@ -30,11 +29,11 @@ from ..cursor.wire.envelope import End, ErrorSyntax, read_end
 from ..cursor.wire.messages import ai
 from ..processes.tasks import DeadlineTimer, spawn
 
-# ---- A request as the one protobuf message of a legacy StreamChat call: roles, the system prompt as instruction,
-# model, ids. Pure.
+# ---- Composes the protobuf message of a legacy StreamChat call: roles, the system prompt as instruction, model, ids.
+# Pure.
 
 PROJECT_PATH: Final = "/project"
-"""What the clients of old sent; the service never needed a real one."""
+"""A fixed path: the service never needed a real project path."""
 
 _Chat = ai.StreamChatRequest
 _ROLES: Final = {
@@ -68,18 +67,18 @@ class ChatLimits:
     progress: float = 90.0
     """Seconds without text after which the turn fails."""
     attempts: int = 2
-    """How often the call is made before the first text."""
+    """The number of attempts before the first text."""
     buffer_bytes: int = 2**20
-    """Unread text before upstream is made to wait."""
+    """Bytes of unread text above which upstream is paused."""
 
 
 Open = Callable[[RunHandler, bool], Awaitable[Listening]]
-"""(who listens, whether the last token was refused) -> the open stream."""
+"""(handler, whether the last token was refused) -> the open stream."""
 
 
 class ChatTurn:
     def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool, model: str = "") -> None:
-        """`model`: for errors."""
+        """`model` is used in errors."""
         self._open = open_stream
         self._model = model
         self._limits = limits
@@ -164,7 +163,7 @@ class ChatTurn:
         self._buffer.put(events)
 
     def _end_of_stream(self, payload: bytes, events: list[Event]) -> None:
-        """`events`: what came before it in the same read."""
+        """Handle the end of the stream. `events` came before the end in the same read."""
         try:
             error = read_end(payload)
         except ErrorSyntax as broken:
@@ -199,7 +198,7 @@ class ChatTurn:
     # ---- clock and reader
 
     def _watch(self) -> None:
-        """While the reader is slow, silence is ours and not upstream's."""
+        """Restart the silence timer, or stop it while a slow reader pauses upstream."""
         if self._over or self._closed or self._buffer.full:
             self._silence.cancel()
         else:
@@ -225,7 +224,7 @@ class ChatTurn:
 
 
 class _Attempt:
-    """The handler of one attempt: late news of one that was given up are recognised by its number."""
+    """The handler of one attempt. Callbacks from an abandoned attempt are recognised by its number."""
 
     __slots__ = ("_turn", "number")
 
@@ -248,8 +247,8 @@ def _protocol(what: str) -> GatewayError:
     return GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor: {what}", hint=WAY_OUT)
 
 
-# ---- The legacy chat call (StreamChat) as a Backend: its headers with a checksum, a new token after a refusal. Models
-# and sign-in are those of the Agent API beside it.
+# ---- The legacy chat call (StreamChat) as a Backend: headers with a checksum, a new token after a refusal. Models and
+# sign-in come from the Agent API's backend.
 
 
 class LegacyChatBackend:
@@ -266,7 +265,7 @@ class LegacyChatBackend:
         limits: ChatLimits,
         clock: Callable[[], float],
     ) -> None:
-        """`agent` lists the models, and closes what it shares with us: the transport and the tokens."""
+        """`agent` lists the models, and closes the shared transport and tokens."""
         self._agent = agent
         self.standing = agent.standing
         self._transport = transport

@@ -1,5 +1,5 @@
-"""All MCP servers together: started at once in the background, the first requests wait at most 5 s for them, calls
-routed to their server; what /health and /v1/tools show."""
+"""All MCP servers together: starts them in the background, lets the first requests wait at most 5 s for them, routes
+calls to their server, and describes them for /health and /v1/tools."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ MAX_TOLD: Final = 300
 
 class McpBridge:
     def __init__(self, found: FoundServers, limits: BridgeLimits, connect: Connector, children: set[Child]) -> None:
-        """`children`: the processes that `connect` has started and that run."""
+        """`children`: the running processes that `connect` has started."""
         self._children = children
         self.servers = {
             definition.name: McpServer(definition, limits, connect, self._forget) for definition in found.definitions
@@ -46,7 +46,7 @@ class McpBridge:
         self._tasks[name] = spawn(self.servers[name].run(), f"mcp-{name}")
 
     async def restart(self, name: str) -> bool:
-        """Stop a server and start it again; its calls fail meanwhile. False: there is none of this name."""
+        """Stop a server and start it again; its calls fail meanwhile. Returns False if there is no such server."""
         task = self._tasks.pop(name, None)
         if task is None:
             return False
@@ -56,7 +56,7 @@ class McpBridge:
         return True
 
     async def ready(self) -> None:
-        """For the first requests: wait until every server was tried once, or the time for it is over."""
+        """Let the first requests wait until every server was tried once, at most `start_wait` seconds."""
         if not self._waited:
             await self.tried(self._limits.start_wait)
             self._waited = True
@@ -87,7 +87,7 @@ class McpBridge:
         return await self.servers[tool.server].call(tool.tool.name, arguments, call_id)
 
     async def aclose(self) -> None:
-        """No process is left behind, also when this is cancelled."""
+        """Stop all servers. No process is left, even if this is cancelled."""
         ending = spawn(self._end(), "mcp-end")
         try:
             await asyncio.shield(ending)
@@ -105,7 +105,7 @@ class McpBridge:
         # A server that is cancelled while it connects does not wait for the end of its process.
         await asyncio.gather(*[child.aclose() for child in list(self._children)])
 
-    # ---- what is shown
+    # ---- descriptions for clients and people
 
     def counts(self) -> dict[str, int]:
         connected = sum(server.state is McpServerState.CONNECTED for server in self.servers.values())

@@ -1,7 +1,7 @@
-"""One connection to one MCP server through the SDK: stdio, streamable HTTP, else SSE; pages of tools/list, a flag for
-tools/list_changed or a lost transport, no proxy for loopback. `servers.py` acts on the flag.
+"""One connection to one MCP server through the SDK: stdio, or streamable HTTP with SSE as the fallback. Reads all pages
+of tools/list and sets a flag after tools/list_changed or a lost transport; `servers.py` acts on the flag.
 
-The SDK is an optional extra and slow to import, so it is imported here and only when there is a server to reach.
+The SDK is an optional extra and slow to import, so it is imported only when there is a server to reach.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _FOREVER: Final = 86_400.0
-"""An idle stream of a remote server is not closed; calls have their own time limits."""
+"""Read timeout of a remote server's stream: an idle stream stays open, and calls have their own time limits."""
 
 Progress = Callable[[], None]
 
@@ -41,10 +41,10 @@ class McpConnection(Protocol):
     """What the supervisor needs from a connected server."""
 
     news: asyncio.Event
-    """Set when the list of tools may have changed, or the connection may be lost."""
+    """Set if the list of tools may have changed or the connection may be lost."""
 
     left_out: Mapping[str, str]
-    """Tools of the newest list that cannot be used, and why."""
+    """Unusable tools of the newest list -> the reason."""
 
     @property
     def lost(self) -> str | None: ...
@@ -79,7 +79,7 @@ class SdkConnection:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Failures for lack of a sign-in say so, and no failure quotes a token."""
+        """Raise a failure for lack of a sign-in as `SignInNeeded`, and hide tokens in other failures."""
         try:
             yield
         except Exception as failure:
@@ -103,7 +103,7 @@ class SdkConnection:
             self.news.set()
 
     def passes(self, item: Any) -> None:
-        """Repairs a message before the SDK sees it: the SDK would refuse a whole list because of one tool."""
+        """Remove invalid tools from a message before the SDK reads it: one such tool would fail the whole list."""
         result = getattr(getattr(item, "message", None), "result", None)
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return
@@ -138,13 +138,13 @@ class SdkConnection:
             return await self._client.call_tool(tool, arguments, progress_callback=note)
 
     async def follow_changes(self) -> None:
-        """Newer servers report changes only to subscribers."""
+        """Subscribe to changes of the tool list, which newer servers report only to subscribers."""
         assert self._client is not None
         try:
             async with self._client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
                     self.news.set()
-        except Exception as failure:  # a subscription is a convenience; without it the list is asked for now and then
+        except Exception as failure:  # without a subscription the list is requested from time to time
             log.debug("no subscription to changes of an MCP server: %s", failure)
 
 
@@ -168,8 +168,8 @@ def _listed(tool: "Tool") -> ListedTool:
 def connector(
     environ: Mapping[str, str], limits: BridgeLimits, children: set[Child], open_sign_in: Callable[[str], SignInFile]
 ) -> Connector:
-    """Opens connections with the SDK; servers that are started here get a small part of `environ`. `children`: those
-    that run. `open_sign_in`: where the sign-in to the server at a URL is kept."""
+    """A function that opens connections with the SDK. Server processes get a small part of `environ`. `children`
+    collects the running processes; `open_sign_in` opens the file with the sign-in for a URL."""
     sign_ins: dict[str, ServerSignIn] = {}
 
     def sign_in(definition: ServerDefinition, url: str) -> "ServerSignIn":
@@ -211,7 +211,7 @@ def connector(
 
 
 async def _load_sdk() -> None:
-    """Imported in a thread: it takes about a second, and streams must continue meanwhile."""
+    """Import the SDK in a thread: the import takes about a second, and streams must continue meanwhile."""
     try:
         await asyncio.to_thread(importlib.import_module, "mcp.client.client")
     except ImportError as missing:
@@ -237,8 +237,8 @@ async def _session(
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(client)
-        except Exception as failure:  # raised again, whatever it is, or named by what the process said
-            if connection.lost is not None:  # says more than that the connection closed
+        except Exception as failure:  # raised again, or replaced by the process's own message
+            if connection.lost is not None:  # more exact than "connection closed"
                 raise Unreachable(connection.lost) from failure
             raise
         connection.use(client)
@@ -305,7 +305,7 @@ async def _remote(
     trust_env = not is_loopback(urlsplit(reached.url).hostname or "")
 
     async def bound(response: httpx2.Response) -> None:
-        """The SDK reads an answer that is not a stream of events whole."""
+        """Limit the size of an answer that is not an event stream, because the SDK reads it whole."""
         if not response.headers.get("content-type", "").lower().startswith("text/event-stream"):
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = Bounded(response.stream)
@@ -349,7 +349,7 @@ async def _remote(
 
 
 def innermost(failure: BaseException) -> BaseException:
-    """The SDK's task groups wrap what is raised within them."""
+    """The first exception that is not a group: the SDK's task groups wrap exceptions."""
     while isinstance(failure, BaseExceptionGroup) and failure.exceptions:
         failure = failure.exceptions[0]
     return failure

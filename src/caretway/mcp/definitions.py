@@ -1,7 +1,7 @@
-"""An MCP server's definition as values: how it is reached, allow, deny, read-only, its secrets hidden in messages; the
-bridge's limits, and the backoff before a restart (doubles, at most 60 s).
+"""An MCP server's definition as values: its process or address, allow, deny, read-only, and hiding its secrets in
+messages. Also the bridge's limits, and the backoff before a restart (doubles, at most 60 s).
 
-sources.py reads definitions; nothing here starts or connects anything.
+`sources.py` reads definitions.
 """
 
 import ipaddress
@@ -16,9 +16,9 @@ from msgspec import Struct
 
 HIDDEN: Final = "***"
 SETTINGS: Final = "settings"
-"""The origin of servers that are in our own settings, not in a file of their own."""
+"""The origin of servers from the gateway's settings, not from a separate file."""
 _SHORTEST_SECRET: Final = 5
-"""Shorter values (`1`, `true`) are not secrets, and hiding them would garble other text."""
+"""Shorter values (`1`, `true`) are not secrets, and hiding them would corrupt other text."""
 _KEY_IN_A_PATH: Final = 16
 """Shorter segments of a path are ordinary words."""
 
@@ -30,33 +30,33 @@ class Process:
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """On top of the few variables that every server gets."""
+    """Variables in addition to the few that every server gets."""
     cwd: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """What the owner of a server registered for this gateway; without an id, the gateway registers by itself."""
+    """The client that the server's owner registered for this gateway; without an id the gateway registers itself."""
 
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     callback_port: int = 0
-    """Of the redirect address, if the server compares it; 0 takes any free port."""
+    """The port of the redirect address, for servers that compare it; 0 takes any free port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A server that runs elsewhere. `auto`: streamable HTTP, and SSE when the server does not speak it."""
+    """A remote server. `auto` tries streamable HTTP, then SSE."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     transport: Literal["auto", "http", "sse"] = "auto"
     oauth: OAuthClient | None = OAuthClient()
-    """None: never sign in."""
+    """None forbids sign-in."""
 
     @property
     def signs_in(self) -> bool:
-        """Credentials in a header are used as they are, and no others beside them."""
+        """Whether OAuth is used. An `Authorization` header in the definition replaces it."""
         return self.oauth is not None and not any(name.lower() == "authorization" for name in self.headers)
 
 
@@ -65,7 +65,7 @@ class ServerDefinition:
     name: str
     reached: Process | Remote
     origin: str = ""
-    """The file, or the setting, that it was read from."""
+    """The file or setting that holds the definition."""
     allow: tuple[str, ...] = ()
     """Patterns of tool names; empty allows all."""
     deny: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class ServerDefinition:
     """Values that came from the environment."""
 
     def offers(self, tool: str, *, read_only: bool) -> bool:
-        """Deny wins over allow; patterns are shell patterns, and case counts."""
+        """Whether the tool is offered. Deny wins over allow; patterns are case-sensitive shell patterns."""
         if self.read_only and not read_only:
             return False
         if any(fnmatchcase(tool, pattern) for pattern in self.deny):
@@ -86,7 +86,8 @@ class ServerDefinition:
 
     @property
     def place(self) -> str:
-        """For messages, without credentials. Of a URL only the host, because many have a key in their path."""
+        """The command or address for messages, without credentials. A URL is cut to its host, because many URLs have
+        a key in their path."""
         if isinstance(self.reached, Process):
             return self.hide(" ".join((self.reached.command, *self.reached.args)))
         parts = urlsplit(self.reached.url)
@@ -130,29 +131,29 @@ class BridgeLimits(Struct, frozen=True):
     call_timeout: float = 300.0
     """Time limit of a call without progress; each progress notification restarts it."""
     call_timeout_total: float = 3600.0
-    """With progress."""
+    """Time limit of a call with progress."""
     result_bytes: int = 200_000
-    """Text of one result."""
+    """Bytes of text in one result."""
     image_bytes: int = 5 * 2**20
-    """One image of a result."""
+    """Bytes of one image in a result."""
     message_bytes: int = 16 * 2**20
-    """One line of a stdio server."""
+    """Bytes of one line of a stdio server."""
     noise_lines: int = 10_000
-    """Lines without a message that a stdio server may write before it is given up."""
+    """Lines without a message that a stdio server may write before it is killed."""
     max_tools: int = 1000
-    """Of one server."""
+    """Tools of one server."""
     max_pages: int = 100
-    """Of one list of tools."""
+    """Pages of one list of tools."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
     relist_pause: float = 0.25
     """The shortest interval between two lists, for a server that keeps reporting changes."""
     check_interval: float = 60.0
-    """How often to list the tools of a remote server, to notice one that is gone."""
+    """Seconds between two lists of a remote server's tools, to notice its loss."""
     stop_grace: float = 1.5
     """The grace before a stdio server gets SIGTERM, and again before SIGKILL."""
     start_wait: float = 5.0
-    """How long the first requests wait for servers that are still being connected."""
+    """Seconds that the first requests wait for servers that are still connecting."""
 
 
 def is_loopback(host: str) -> bool:

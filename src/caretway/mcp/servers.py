@@ -1,8 +1,8 @@
-"""One supervised MCP server: listed again after tools/list_changed, a remote one checked every minute, restarted with
-exponential backoff; while it is down its tools are not offered and its calls fail with the reason.
+"""One supervised MCP server: its tools are listed again after tools/list_changed, and every minute if it is remote; it
+is restarted with exponential backoff. While it is down, its tools are not offered and calls fail with the reason.
 
-A server that fails, hangs or dies harms only itself. The connection opens and closes in one task, as the SDK's task
-groups demand.
+A failing server does not affect other servers. The connection opens and closes in one task, as the SDK's task groups
+require.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ class McpServerState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     FAILING = "failing"
-    """Not available; it will be retried."""
+    """The server is not available and will be retried."""
     SIGNED_OUT = "signed out"
-    """Not available until somebody signs in; it is retried all the same. Its last tools are still offered: calling one
-    is how a client learns what to do."""
+    """The server needs a sign-in; it is retried meanwhile. Its last tools are still offered, because a call's error
+    tells the client how to sign in."""
     STOPPED = "stopped"
 
 
@@ -47,13 +47,13 @@ class McpServer:
         self.definition = definition
         self.state = McpServerState.CONNECTING
         self.detail = ""
-        """Why it is not connected."""
+        """Why the server is not connected."""
         self.note = ""
         """A problem of a connected server, such as tools that were left out."""
         self.sign_in: SignInState = ""
         self.tools: tuple[ListedTool, ...] = ()
         self.tried = asyncio.Event()
-        """The first attempt succeeded or failed."""
+        """Set after the first attempt, successful or not."""
         self._limits = limits
         self._connect = connect
         self._changed = changed
@@ -61,7 +61,7 @@ class McpServer:
         self._complaint = ""
 
     async def run(self) -> None:
-        """Runs until it is cancelled; may be run again after that."""
+        """Supervise the server until this is cancelled. It may run again afterwards."""
         failures = 0
         self.state, self.detail = McpServerState.CONNECTING, ""
         loop = asyncio.get_running_loop()
@@ -73,14 +73,14 @@ class McpServer:
                     await self._live()
                 except TimeoutError:
                     why = f"it did not answer within {self._patience:g} s"
-                except Exception as failure:  # whatever the SDK, a process or a network raises: it is tried again
+                except Exception as failure:  # any failure of the SDK, a process or the network is retried
                     why, cause = words(failure), innermost(failure)
                     missing = cause if isinstance(cause, SignInNeeded) else None
                 lasted = loop.time() - began
                 failures = 1 if self._connection is not None and lasted > self._limits.longest_pause else failures + 1
                 pause = pause_before(failures, self._limits)
                 why = self.definition.hide(why)
-                level = logging.DEBUG if why == self._complaint else logging.WARNING  # once is enough
+                level = logging.DEBUG if why == self._complaint else logging.WARNING  # warn once
                 self._complaint = why
                 self.sign_in = missing.state if missing is not None else ""
                 self._gone(McpServerState.FAILING if missing is None else McpServerState.SIGNED_OUT, why)
@@ -121,7 +121,7 @@ class McpServer:
             await self._watch(connection)
 
     async def _watch(self, connection: McpConnection) -> None:
-        """Ends with _Lost. Lists the tools again after each change; if that fails, the connection is lost."""
+        """List the tools again after each change. Raises _Lost if that fails or the connection ends."""
         remote = not isinstance(self.definition.reached, Process)
         while True:
             try:
@@ -139,7 +139,7 @@ class McpServer:
                 raise _Lost("it stopped answering") from None
             except SignInNeeded:
                 raise
-            except Exception as failure:  # the SDK and the server's own answers may raise anything; `words` names it
+            except Exception as failure:  # the SDK may raise any exception
                 raise _Lost(words(failure)) from failure
             self._take(tools, connection)
             await asyncio.sleep(self._limits.relist_pause)
@@ -160,7 +160,7 @@ class McpServer:
         self._changed()
 
     async def call(self, tool: str, arguments: str, call_id: str) -> ToolResult:
-        """Always returns a result; the model learns about failures."""
+        """Call a tool. A failure becomes an error result for the model."""
         connection = self._connection
         timeout = self.definition.call_timeout or self._limits.call_timeout
         result, doubtful = await run_call(

@@ -1,8 +1,8 @@
-"""Where MCP servers are defined: our settings, files of OpenCode, Claude Code and Cursor; the first of a name wins,
-`${NAME:-default}` is expanded; our mistakes are errors, a mistake in a foreign file costs that server only.
+"""Reads definitions of MCP servers from the settings and from files of OpenCode, Claude Code and Cursor. The first
+definition of a name wins. A mistake in the settings is an error; a mistake in another file drops only that server.
 
-In: tables (parsed TOML or JSON), the environment, directories. Out: definitions, and misfits for what cannot be used.
-Only `read_file` touches the disk.
+Input: tables (parsed TOML or JSON), the environment, directories. Output: definitions, and misfits for servers that
+cannot be used. `${NAME:-default}` is expanded.
 """
 
 import json
@@ -38,8 +38,8 @@ IMPORTS: Final[Mapping[str, tuple[str, ...]]] = {
         "{directory}/.cursor/mcp.json",
     ),
 }
-"""Where each program keeps its servers; `workspace`: what a project brings along, by any author. Files closer to the
-project come first; the first server of a name is used."""
+"""Program -> files with its servers; `workspace` stands for all files inside a project. Files closer to the project
+come first; the first server of a name is used."""
 
 _KINDS: Final[Mapping[str, Literal["auto", "http", "sse"]]] = {
     "http": "http",
@@ -55,12 +55,12 @@ _LOCAL_KINDS: Final = ("stdio", "local")
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a definition may refer to."""
+    """The environment and directories that a definition may refer to."""
 
     environ: Mapping[str, str] = field(repr=False)
     home: Path
     directory: Path
-    """The workspace, or where the gateway was started."""
+    """The workspace, or the gateway's working directory."""
 
 
 class FoundServers(msgspec.Struct, frozen=True):
@@ -75,8 +75,8 @@ class _Unusable(Exception):
 def find(
     own: Mapping[str, object], files: Iterable[Path], imports: Iterable[str], context: SourceContext
 ) -> FoundServers:
-    """Our own servers, then those of the named files, then those of other programs. The first of a name is used. A
-    mistake in our own settings raises GatewayError; a mistake in another program's file is a misfit."""
+    """Servers from the settings, the named files and other programs, in this order; the first of a name is used. A
+    mistake in the settings raises GatewayError; a mistake in another program's file is a misfit."""
     read = [_read(_own_servers(own), SETTINGS, context, strict=True)]
     read += [_from_file(path, context) for path in files]
     for program in imports:
@@ -122,7 +122,7 @@ def read_file(path: Path) -> Mapping[str, object]:
         raise bad_request(f"The MCP configuration {path} cannot be read: {failure}", param="mcp_config") from failure
     try:
         if path.suffix == ".toml":
-            import tomllib  # only for such a file
+            import tomllib  # needed only for TOML
 
             table: object = tomllib.loads(text)
         else:
@@ -134,7 +134,7 @@ def read_file(path: Path) -> Mapping[str, object]:
     return table
 
 
-# ---- where in a table the servers are
+# ---- the servers in a table
 
 
 def _own_servers(own: Mapping[str, object]) -> Mapping[str, object]:
@@ -149,8 +149,8 @@ def _own_servers(own: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def servers_in(table: Mapping[str, object], directory: Path) -> dict[str, object]:
-    """`mcpServers` (Claude Code, Cursor and most others), `mcp` (OpenCode; ours, with `servers`), `servers` (VS Code);
-    and in Claude Code's own file those of the project."""
+    """The servers of a table: `mcpServers` (Claude Code, Cursor and most others), `mcp` (OpenCode), `mcp.servers`
+    (Caretway), `servers` (VS Code), and the project's servers in Claude Code's own file."""
     mcp = _table(table.get("mcp"))
     projects = _table(table.get("projects"))
     groups = (
@@ -203,7 +203,7 @@ def _read(servers: Mapping[str, object], origin: str, context: SourceContext, *,
 
 
 def _definition(name: str, entry: Mapping[str, object], origin: str, context: SourceContext) -> ServerDefinition | None:
-    """None: it is switched off."""
+    """One server's definition; None if the server is disabled."""
     if entry.get("enabled") is False or entry.get("disabled") is True:
         return None
     expanding = _Expanding(context)
@@ -252,7 +252,7 @@ def _process(entry: Mapping[str, object], expanding: "_Expanding", context: Sour
 
 
 def _oauth(given: object, expanding: "_Expanding") -> OAuthClient | None:
-    """Our names of the keys, and those of OpenCode and Claude Code. `false`: never sign in."""
+    """The OAuth client from the keys of Caretway, OpenCode or Claude Code; None for `false`, which forbids sign-in."""
     if given is False:
         return None
     table = _table(given)
@@ -294,15 +294,15 @@ _REFERENCE: Final = re.compile(
 
 
 class _Missing(Exception):
-    """A variable that is not set. This is not a mistake in the file: it may be set later."""
+    """A variable that is not set. The file is not wrong, because the variable may be set later."""
 
 
 class _Expanding(msgspec.Struct, frozen=True):
-    """Expands `${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}`, in values and never in keys."""
+    """Expands `${NAME}`, `${NAME:-default}`, `${env:NAME}` and OpenCode's `{env:NAME}` in values, never in keys."""
 
     context: SourceContext
     used: set[str] = msgspec.field(default_factory=set)
-    """Values of variables that may be secrets."""
+    """The expanded values that may be secrets."""
 
     def text(self, value: str) -> str:
         return _REFERENCE.sub(self._one, value)

@@ -1,5 +1,5 @@
-"""An MCP server as a child process: which environment it inherits, line length, lines that are no messages, read-ahead
-(backpressure), the last stderr line as reason; stopped by closing stdin, SIGTERM, then SIGKILL.
+"""An MCP server as a child process: limits its environment, the length of lines, lines that are not messages, and
+read-ahead (backpressure); gives the last stderr line as reason; stops it by closing stdin, SIGTERM, then SIGKILL.
 
 The SDK interprets the messages.
 """
@@ -30,18 +30,18 @@ INHERITED: Final = frozenset(
         *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"),
     }
 )
-"""The variables that every server inherits. Keys and tokens are not among them: they must be given by name."""
+"""The variables that every server inherits. Keys and tokens are not inherited: a definition must name them."""
 
 _AHEAD: Final = 256
-"""How many lines to read ahead of the session."""
+"""Lines that are read ahead of the session."""
 _COMPLAINT_CHARS: Final = 500
 _STDERR_GRACE_S: Final = 0.2
 _CLOSED: Final[Mapping[Pipe, str]] = {"stdout": "it closed its output", "stdin": "it closed its input"}
-"""Pipes often close a moment before the exit code is known, and the exit code says more."""
+"""Pipe -> the reason when it closes. The exit code, which often follows a moment later, replaces the reason."""
 
 
 class Broken(Exception):
-    """The process breaks the protocol, or is gone."""
+    """The process broke the protocol or ended."""
 
 
 def server_environment(process: Process, environ: Mapping[str, str]) -> dict[str, str]:
@@ -49,7 +49,7 @@ def server_environment(process: Process, environ: Mapping[str, str]) -> dict[str
 
 
 class ServerProcess:
-    """Listens to one process (a `ChildSink`). `over` when nothing more will come, `reason` says why."""
+    """Reads one process (a `ChildSink`). `over` is True after its last line; `reason` holds the cause."""
 
     def __init__(self, limits: BridgeLimits, children: set[Child]) -> None:
         self.over = False
@@ -71,11 +71,11 @@ class ServerProcess:
         except CannotStart as failure:
             raise Broken(str(failure)) from failure
 
-    # ---- what the child tells
+    # ---- callbacks from the child
 
     def data(self, data: bytes) -> None:
         if self.over:
-            return  # read on and forget: a process that is stuck writing cannot notice that it should stop
+            return  # discard the output: a process that is blocked in a write cannot stop
         for line in self._reader.feed(data):
             if isinstance(line, TooLong):
                 self.give_up(f"it wrote {line}")
@@ -93,7 +93,7 @@ class ServerProcess:
     def _closed(self, pipe: Pipe) -> None:
         self.end(_CLOSED[pipe])
 
-    # ---- for the tasks beside it
+    # ---- for the tasks of `stdio_streams`
 
     def end(self, reason: str) -> None:
         self.over = True
@@ -110,7 +110,7 @@ class ServerProcess:
         self.end(reason)
 
     async def line(self) -> bytes | None:
-        """The next line; None when there are no more."""
+        """The next line; None after the last line."""
         while not self._lines:
             if self.over:
                 return None
@@ -128,7 +128,7 @@ class ServerProcess:
         self._child.write(data)
 
     async def why(self) -> str:
-        """The end of its stderr is often the reason, and may arrive after its exit."""
+        """The reason with the last line of stderr, which may arrive after the exit."""
         assert self._child is not None
         with suppress(TimeoutError):
             async with asyncio.timeout(_STDERR_GRACE_S):
@@ -137,7 +137,7 @@ class ServerProcess:
         return f"{self.reason}; its output: {last.rstrip()[:_COMPLAINT_CHARS]}" if last else self.reason
 
     async def stop(self) -> None:
-        """Closes its input, then sends SIGTERM to the whole group, then SIGKILL. Leaves nothing behind."""
+        """Close the process's input, then send SIGTERM to the whole group, then SIGKILL."""
         assert self._child is not None
         self.end("it was stopped")
         self._child.close_stdin()
@@ -145,7 +145,7 @@ class ServerProcess:
         with suppress(TimeoutError):
             async with asyncio.timeout(0 if self._hopeless else grace):
                 await self._child.wait()
-        with suppress(TimeoutError):  # only the system itself can hold one that is killed
+        with suppress(TimeoutError):  # only the operating system can delay a killed process
             async with asyncio.timeout(3 * grace):
                 await self._child.aclose()
 
@@ -164,8 +164,8 @@ async def stdio_streams(
     ended: Callable[[str], None],
     children: set[Child],
 ) -> AsyncIterator["TransportStreams"]:
-    """The streams for an SDK session. `ended` is called with the reason when the process can no longer be used.
-    `children` has the process while it runs: a cancelled caller may not have waited for its end."""
+    """The streams for an SDK session. `ended` receives the reason when the process can no longer be used. `children`
+    holds the process while it runs, because a cancelled caller may not wait for its end."""
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -184,7 +184,7 @@ async def stdio_streams(
             task.cancel()
         for stream in (to_session, from_server, to_server, from_session):
             stream.close()
-        # A task of its own: the caller may stop waiting, and the process still ends.
+        # A separate task ends the process even if the caller stops waiting.
         await asyncio.shield(spawn(running.stop(), "mcp-stop"))
 
 

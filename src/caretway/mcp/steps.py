@@ -1,9 +1,9 @@
-"""What a client sees of a turn with bridged (MCP) calls: calls and their pauses hidden, a new paragraph after them,
-usage summed; a step with the client's calls too parks for those. Pure.
+"""Filters a turn with bridged (MCP) calls for the client: hides these calls and their pauses, starts a new paragraph
+after them, and sums usage. A step that also has the client's calls parks for the client's results. Pure.
 
-In: batches of the inner turn's events. Out: the same without bridged calls, and without the pauses that only they
-caused. After `feed`, `to_run` are bridged calls to be started at once, beside whatever the model still says, and
-`phase` says who is awaited.
+Input: batches of the inner turn's events. Output: the events without bridged calls and the pauses that only bridged
+calls caused. After `feed`, `to_run` holds bridged calls to start at once, while the model may still write; `phase`
+shows what the turn waits for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,12 +54,12 @@ class BridgedCall(NamedTuple):
 
 @dataclass(slots=True)
 class BridgedStep:
-    """What the model said and called since the last results."""
+    """The model's text and calls since the last results."""
 
     text: list[str] = field(default_factory=list)
     calls: list[ToolCall] = field(default_factory=list)
     bridged: int = 0
-    """How many of the calls are run here."""
+    """The number of calls that the gateway runs."""
     given: tuple[ToolResult, ...] = ()
     """The client's results."""
     extra: tuple[Text, ...] = ()
@@ -69,7 +69,7 @@ class BridgedStep:
         return len(self.calls) > self.bridged
 
     def messages(self, own: Mapping[str, ToolResult]) -> tuple[Message, ...]:
-        """The step as history: one answer, one message for each result, and what the user said beside them."""
+        """The step as history: one answer, one message for each result, and the user's additional text."""
         results = {**own, **{result.call_id: result for result in self.given}}
         said = "".join(self.text)
         answer = Message(Role.ASSISTANT, (*((Text(said),) if said else ()), *self.calls))
@@ -80,33 +80,33 @@ class BridgedStep:
 
 class StepReader:
     def __init__(self, tools: Mapping[str, BridgedTool], activity: Activity, *, parks: bool) -> None:
-        """`tools`: the bridged ones, by the names that the model knows. `parks`: the inner turn can."""
+        """`tools`: the bridged tools by their names for the model. `parks`: the inner turn can park."""
         self.phase = StepPhase.RUNNING
         self.step = BridgedStep()
         self.to_run: list[BridgedCall] = []
-        """The taker leaves an empty list."""
+        """Bridged calls to start. The caller takes them and leaves an empty list."""
         self.worked = False
-        """Bridged calls were made: only this turn knows their results, and what starts anew from the client's own
-        history would make them again."""
+        """Bridged calls were made. Only this turn knows their results; a new run from the client's history would
+        repeat them."""
         self.reopened = 0
         self._tools = tools
         self._activity: Activity = activity
         self.parks = parks
         self._hidden: set[str] = set()
-        # of the response that is being made
+        # state of the current response
         self._started = False
         self._spoke = False
-        """Its text so far does not end with white space."""
+        """The response's text does not end with white space."""
         self._apart = False
-        """Calls were made since then: what follows is a new paragraph."""
+        """Calls were made since the last text, so the next text starts a new paragraph."""
         self._made: list[str] = []
         self._spent: Usage | None = None
-        """By the steps of this response that are over."""
+        """The usage of this response's finished steps."""
         self._usage: Usage | None = None
 
     @property
     def listens(self) -> bool:
-        """The inner turn's events are wanted."""
+        """Whether the inner turn's events are still read."""
         return self.phase is StepPhase.RUNNING
 
     def feed(self, batch: Sequence[Event]) -> list[Event]:
@@ -152,7 +152,7 @@ class StepReader:
         return TurnFailed(error.after_work() if self.worked else error)
 
     def passed_on(self) -> None:
-        """The step's results are with the model: what it used is spent, and what it says now is the next step."""
+        """The model has the step's results: add the step's usage and begin the next step."""
         if self._usage is not None:
             self._spent, self._usage = self._usage.after(self._spent), None
         self.begin_step()
@@ -163,7 +163,7 @@ class StepReader:
         self.phase = StepPhase.RUNNING
 
     def _spoken(self, text: str) -> TextDelta:
-        """What follows calls is a paragraph of its own; the client sees no calls that would keep the two apart."""
+        """Text after hidden calls, as a new paragraph, because the client sees no call between the texts."""
         self._apart = not text
         return TextDelta(f"\n\n{text}" if text and self._spoke and not text[0].isspace() else text)
 
@@ -179,7 +179,7 @@ class StepReader:
             out.append(ReasoningDelta(f"[{title} {_shortened(arguments)}]\n"))
 
     def _pause_or_end(self, event: TurnPaused | TurnEnded, out: list[Event]) -> None:
-        """An inner turn that cannot park ends with its calls; to us that is a pause like any other."""
+        """Handle a pause or an end. An inner turn that cannot park ends with its calls, which counts as a pause."""
         step = self.step
         called = bool(step.calls) and (isinstance(event, TurnPaused) or not self.parks)
         if called and not step.waits_for_client:

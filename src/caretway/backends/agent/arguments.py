@@ -1,5 +1,5 @@
-"""Arguments of tool calls: protobuf values to JSON (3.0 is 3 again), whether two JSON texts mean the same, streamed
-arguments that repeat what came before, and what of a call is still missing. Pure."""
+"""Arguments of tool calls: converts protobuf values to JSON (3.0 becomes 3), compares JSON texts by meaning, joins
+streamed pieces that repeat earlier text, and completes a partial text. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -8,20 +8,20 @@ from typing import Any, Final
 import msgspec
 from google.protobuf.struct_pb2 import Value
 
-# ---- How the text of a call's arguments goes on, when only its beginning was told: keys may stand in another order
-# than ours, and characters may be escaped in another way. Pure.
+# ---- Completes the text of a call's arguments from its beginning: the order of keys and the escapes of characters may
+# differ from msgspec's. Pure.
 #
-# The text is followed along the value that it must have in the end. Where it breaks off, the rest is written.
+# The text is compared with the final value from the start. Where the text ends, the rest of the value is written.
 
 _BLANK: Final = re.compile(r"[ \t\n\r]*")
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*"', re.DOTALL)
-"""It may be long, and have no end: its parts can be divided in one way only. A possessive group around alternatives
-matches wrongly in Python 3.11.2, which Debian 12 has."""
+"""A whole string. The parts match in only one way, so that a long string without an end stays linear. A possessive
+group around the alternatives matches wrongly in Python 3.11.2 (Debian 12)."""
 _CHARACTERS: Final = re.compile(
     r'(?:[^"\\]++|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}'
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*"
 )
-"""Whole characters of a string, not the beginning of an escaped one."""
+"""Whole characters of a string, without an incomplete escape at the end."""
 _WORD: Final = re.compile(r"[-+.0-9A-Za-z]*")
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -31,7 +31,7 @@ class _OtherValue(Exception):
 
 
 def completion(begun: str, value: Any) -> str | None:
-    """What makes `begun` a whole JSON text of this value. None: it is the beginning of something else."""
+    """The text that completes `begun` to a JSON text of this value; None if `begun` starts another value."""
     try:
         end = _follow(begun, 0, value)
     except (_OtherValue, RecursionError, msgspec.DecodeError):
@@ -42,7 +42,7 @@ def completion(begun: str, value: Any) -> str | None:
 
 
 def _follow(text: str, at: int, value: Any) -> int | str:
-    """The end of the value in the text, or what is missing of it if the text ends before."""
+    """The end of the value in the text, or the missing rest of the value if the text ends first."""
     at = _next(text, at)
     if at == len(text):
         return _written(value)
@@ -83,7 +83,7 @@ def _members(text: str, at: int, value: dict[str, Any]) -> int | str:
 
 
 def _name(text: str, at: int, left: dict[str, Any]) -> tuple[str, int | None]:
-    """The key that stands here, and its end; None: the text ends within it."""
+    """(key, end of the key in the text); the end is None if the text ends within the key."""
     _expect(text, at, '"')
     if (whole := _STRING.match(text, at)) is not None:
         name = msgspec.json.decode(whole[0])
@@ -129,7 +129,7 @@ def _string(text: str, at: int, value: str) -> int | str:
 
 
 def _cut_string(text: str, at: int, value: str) -> str:
-    """The rest of a string that begins here and has no end."""
+    """The rest of a string that begins at `at` and has no end in the text."""
     whole = _CHARACTERS.match(text, at + 1)
     end = whole.end() if whole is not None else at + 1
     said: str = msgspec.json.decode(f'"{text[at + 1 : end]}"')
@@ -153,7 +153,7 @@ def _escaped(character: str) -> list[str]:
 
 
 def _word(text: str, at: int, value: Any) -> int | str:
-    """A number, true, false or null."""
+    """Compare a number, true, false or null."""
     word = _WORD.match(text, at)
     written, end = (word[0], word.end()) if word is not None else ("", at)
     wanted = _written(value)
@@ -193,11 +193,11 @@ def _written(value: Any) -> str:
 
 
 _BROKEN: Final = "\ufffd"
-"""What a decoder makes of half a character."""
+"""The replacement character that a decoder writes for an incomplete character."""
 
 
 def plain_value(value: Value) -> Any:
-    """google.protobuf.Value -> Python. A whole number is an int: JSON has no 2.0 where the model wrote 2."""
+    """The Python value of a google.protobuf.Value. A whole number becomes an int, so that 2 does not become 2.0."""
     match value.WhichOneof("kind"):
         case "string_value":
             return value.string_value
@@ -219,7 +219,7 @@ def arguments_json(args: Any) -> str:
 
 
 def same_meaning(one: str, other: str) -> bool:
-    """True when both are the same JSON, however it is spelled."""
+    """Whether both texts are the same JSON value, in any spelling."""
     if one == other:
         return True
     try:
@@ -229,10 +229,10 @@ def same_meaning(one: str, other: str) -> bool:
 
 
 def grown(before: str, piece: str) -> str:
-    """The text so far after one more piece of streamed arguments.
+    """The text after another piece of streamed arguments.
 
-    Cursor sends all of the text each time; older servers sent only what was new. A piece that begins with what is
-    there is the whole text, also when that ended within a character. So is one that begins anew.
+    Cursor sends the whole text each time; older servers sent only the new part. A piece is the whole text if it begins
+    with the earlier text, apart from an incomplete character at its end, or if it starts a new object.
     """
     if piece.startswith(before):
         return piece
@@ -244,8 +244,8 @@ def grown(before: str, piece: str) -> str:
 
 
 def sure(draft: str) -> str:
-    """What of a text can be shown before the call is asked for. Not its end: the call may have more arguments than were
-    told. And nothing behind a character that was broken on the way."""
+    """The part of a text that can be shown before the call is asked for: without the closing brace, because more
+    arguments may follow, and without text after an incomplete character."""
     broken = draft.find(_BROKEN)
     if broken >= 0:
         return draft[:broken]
@@ -254,13 +254,13 @@ def sure(draft: str) -> str:
 
 
 def spellings(draft: str, arguments: str) -> tuple[str, ...]:
-    """The texts that a call's arguments may have: the model's own, when it is whole, then ours."""
+    """The possible texts of a call's arguments: the model's own text if it is whole, then the gateway's text."""
     return (draft, arguments) if draft and same_meaning(draft, arguments) else (arguments,)
 
 
 def rest(streamed: str, whole: Sequence[str]) -> str | None:
-    """What is missing of the streamed text: by the first of the whole texts that goes on from it, else by what the last
-    of them means. "" when it is complete and means the same. None: it cannot be completed."""
+    """The missing end of the streamed text: from the first whole text that continues it, otherwise from the value of
+    the last whole text. Returns "" if the streamed text is complete, and None if it cannot be completed."""
     for text in whole:
         if text.startswith(streamed):
             return text[len(streamed) :]
@@ -274,7 +274,7 @@ def rest(streamed: str, whole: Sequence[str]) -> str | None:
 
 
 def complete(text: str) -> bool:
-    """True for a whole JSON object."""
+    """Whether the text is a whole JSON object."""
     try:
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, RecursionError):

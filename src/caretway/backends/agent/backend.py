@@ -1,7 +1,7 @@
-"""The Agent API as a Backend: opens turns, lists models, tells its status, sets the headers of each call and the
-request id of each attempt, renews a token after a 401, and keeps what an account has taught.
+"""The Agent API as a Backend: opens turns, lists models, reports its status, sets the headers of each call and the
+request id of each attempt, renews a token after a 401, and keeps what was learned of an account.
 
-The simulator backend is this one with another `Transport` under it and another name: the real client code, always.
+The simulator backend uses the same code with another `Transport` and another name.
 """
 
 import logging
@@ -38,7 +38,7 @@ ShapeName = Literal["auto", "base", "details", "both", "requested"]
 
 
 class AgentSetup(Struct, frozen=True):
-    """Everything a backend of this kind is told when it is made."""
+    """The configuration of an `AgentBackend`."""
 
     name: str
     standing: Standing
@@ -49,10 +49,10 @@ class AgentSetup(Struct, frozen=True):
     tools: ToolPolicy
     model_shape: ShapeName = "auto"
     check_limits: bool = True
-    """What Cursor is known to refuse is not sent."""
+    """Apply Cursor's known limits before sending."""
     web_search: WebSearch = "client"
     account: Callable[[str], str] = str
-    """Whose token this is: what was learned of one account is not true of another."""
+    """Returns the account of a token, because what was learned of one account does not hold for another."""
 
 
 class AgentBackend:
@@ -67,7 +67,7 @@ class AgentBackend:
         bases: BaseSource | None = None,
         hosts: RunHosts | None = None,
     ) -> None:
-        """`hosts`: the part of `transport` that can send runs elsewhere, if there is one."""
+        """`hosts`: the part of `transport` that can send runs to another host, if there is one."""
         self.name = setup.name
         self.standing = setup.standing
         self._setup = setup
@@ -131,8 +131,7 @@ class AgentBackend:
         return await self._usage_check.spent(self._caller.account, model, refusal)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Both lists: what is asked for by its base, and the flat ids of the same, which are the models if there are no
-        base models."""
+        """The base models and the flat ids. Without base models the flat ids are the models."""
         response = await self._caller.call(paths.USABLE_MODELS)
         if response.status != 200:
             raise fault_from_status(response.status, response.headers, response.body)
@@ -163,7 +162,7 @@ async def _simplified(compose: Callable[..., Opening], *, large: bool) -> Openin
 
 
 class _Caller:
-    """Who calls Cursor, with which token, over what."""
+    """Calls Cursor with the account's token and headers, and renews the token after a 401."""
 
     def __init__(
         self,
@@ -182,7 +181,7 @@ class _Caller:
         self._account_of = setup.account
         self._token = ""
         self.account = ""
-        """Whose token was used last."""
+        """The account of the last token."""
         self._checksum = identity.checksum
         self._clock = clock
         self._known = identity.headers()
@@ -211,7 +210,7 @@ class _Caller:
 
 
 class _Opener:
-    """Opens the attempts of one run. The first one's id is the run's id; later ones have one of their own."""
+    """Opens the attempts of one run. The first attempt has the run's id; later attempts have new ids."""
 
     __slots__ = ("_allowed", "_at", "_caller", "_run_id", "_token", "_tried")
 

@@ -1,8 +1,7 @@
-"""Which tool results a checkpoint already holds, read from Cursor's own blobs (`tool-result` parts, steps of the newest
-turn): those calls are not asked for again after a lost run. Pure.
+"""Finds the tool results that a checkpoint holds, from Cursor's own blobs (`tool-result` parts, steps of the newest
+turn), because their calls are not repeated after a lost run. Pure.
 
-The order on the wire proves nothing: a checkpoint may be made before the result and arrive after Cursor said that it
-has it.
+The order on the wire proves nothing: a checkpoint from before a result may arrive after Cursor confirmed the result.
 """
 
 import re
@@ -15,18 +14,18 @@ from google.protobuf.message import DecodeError
 from ...core.errors import ErrorKind, GatewayError
 from ...cursor.wire.messages import pb
 
-# ---- Text and thinking that a new attempt repeats: what the client has already seen since the last checkpoint is
-# skipped; text that differs from it is `Diverged`, thinking may differ. Also what the client is told then.
+# ---- Skips text and thinking that a new attempt repeats and the client has already seen since the last checkpoint.
+# Text that differs raises `Diverged`; thinking may differ. Also the client's error for that case.
 #
 # A resumed run repeats what came after its checkpoint; a run that has no checkpoint repeats everything.
 
 MAX_UNSAVED_CHARS: Final = 4 * 1024 * 1024
 PAGE: Final = 1024
-"""So many pieces are joined to one."""
+"""The number of pieces that are joined into one page."""
 
 
 class Diverged(Exception):
-    """The model tells another story than the one the client already has."""
+    """The model's output differs from the output that the client already has."""
 
     def __init__(self, what: str, *, in_call: bool = False) -> None:
         super().__init__(what)
@@ -40,21 +39,20 @@ class Echo:
     def __init__(self, max_unsaved_chars: int = MAX_UNSAVED_CHARS) -> None:
         self._pages: list[str] = []
         self._unsaved: list[str] = []
-        """After the pages: a word costs more to keep than a page."""
+        """The pieces after the pages. Joined pages save memory."""
         self.chars = 0
         self._cap = max_unsaved_chars
         self._thoughts: list[str] = []
         self._thought: list[str] = []
         self.skip = self._skip_reasoning = ""
-        """What the new attempt has not caught up with."""
+        """Earlier output that the new attempt has not repeated yet."""
 
     @property
     def replayable(self) -> bool:
         return self.chars <= self._cap
 
     def saved(self) -> None:
-        """A checkpoint holds everything that this attempt has said so far. What the attempt before said beyond that is
-        still to come."""
+        """A checkpoint holds this attempt's output so far. Only earlier output that is not repeated yet is kept."""
         self._unsaved = [self.skip] if self.skip else []
         self._thought = [self._skip_reasoning] if self._skip_reasoning else []
         self._pages, self._thoughts = [], []
@@ -86,8 +84,8 @@ class Echo:
             if self._skip_reasoning.startswith(text):
                 self._skip_reasoning = self._skip_reasoning[len(text) :]
                 return ""
-            text = text.removeprefix(self._skip_reasoning)  # what is read together may go on beyond it
-            self._skip_reasoning = ""  # other thoughts may lead to the same words: only the answer must not differ
+            text = text.removeprefix(self._skip_reasoning)  # a joined delta may continue beyond it
+            self._skip_reasoning = ""  # different thinking may lead to the same answer
         self.chars += len(text)
         if self.chars <= self._cap:
             self._thought.append(text)
@@ -98,7 +96,7 @@ class Echo:
 
 
 def diverged_fault(why: Diverged, *, in_call: bool) -> GatewayError:
-    """What the client is told when the answer it has a part of cannot be completed."""
+    """The error for a client whose partial answer cannot be completed."""
     if in_call:
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN,
@@ -114,11 +112,11 @@ def diverged_fault(why: Diverged, *, in_call: bool) -> GatewayError:
 
 
 NAMELESS: Final = "exec_"
-"""How the id of a call begins that came without one."""
+"""The prefix of ids for calls that came without an id."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 Held = Callable[[str], bool | None]
-"""call id -> does the checkpoint hold its result? None: its pieces cannot be read."""
+"""call id -> whether the checkpoint holds its result; None if that cannot be read."""
 
 
 def held_results(
@@ -126,8 +124,8 @@ def held_results(
     pieces: Mapping[bytes, bytes],
     older: Collection[bytes] = frozenset(),
 ) -> Held:
-    """Return a lookup: does the checkpoint hold the result of a call id? `pieces` are its blobs by id; messages in
-    `older` are not searched."""
+    """A lookup of results in the checkpoint. `pieces` are the checkpoint's blobs by id; messages in `older` are not
+    searched."""
     if state is None:
         return lambda _: False
     roots = [key for key in state.root_prompt_messages_json if key in pieces]
@@ -138,8 +136,8 @@ def held_results(
 
     def held(call_id: str) -> bool | None:
         if call_id.startswith(NAMELESS):
-            return None  # one of our names, which Cursor does not know
-        part = max(_PLAIN.findall(call_id), key=len, default="").encode()  # however the rest of it is spelled
+            return None  # the gateway's own id, which Cursor does not know
+        part = max(_PLAIN.findall(call_id), key=len, default="").encode()  # the rest may be escaped
         return any(_step_result(data, call_id) for data in steps if part in data) or any(
             _message_result(data, call_id) for data in messages if part in data
         )

@@ -1,9 +1,9 @@
-"""In which fields of a run request a model is named (base with variant, or flat id), which way is tried next when
-Cursor refuses one, and what is remembered for an account: what worked, and whose schemas must be simple.
+"""Names a model in a run request (base with variant, or flat id), chooses the next way to name it after a refusal, and
+remembers for an account which way worked and which models need simple schemas.
 
-By the base id with all parameters of one variant (`BASE`, as the official clients do), by the flat id in
-`model_details` (`DETAILS`), by the flat id in both fields (`BOTH`), or in `requested_model` alone (`REQUESTED`, which
-nobody was seen to use). Pure but for the memory.
+The ways: the base id with all parameters of one variant (`BASE`, as in the official clients), the flat id in
+`model_details` (`DETAILS`), the flat id in both fields (`BOTH`), or the flat id in `requested_model` only (`REQUESTED`,
+which no known client uses). Pure except for `AccountMemory`.
 """
 
 import logging
@@ -30,13 +30,13 @@ from ...cursor.wire.messages import ai, pb
 # ---- Reads Cursor's three lists of models (AvailableModels, GetUsableModels, REST /v1/models): base models with
 # variants, flat ids, context windows, names without markup. Bounded; a list that fails is left out.
 #
-# The base models are what counts; the flat list adds the ids by which older clients know their variants.
+# The list of base models is the main list; the flat list adds the ids that older clients use for variants.
 
 log = logging.getLogger(__name__)
 
 REST_PATH: Final = "/v1/models"
 NOT_SERVED: Final = 404
-"""Not every host has the list of base models. That is no news."""
+"""The status of a host without the list of base models; logged only at DEBUG."""
 MAX_MODELS: Final = 2000
 MAX_VARIANTS: Final = 512
 _TAG: Final = re.compile(r"<[^>]{0,200}>")
@@ -62,13 +62,13 @@ def read_usable(listed: pb.GetUsableModelsResponse) -> list[ModelInfo]:
 
 
 def _other_names(model: pb.ModelDetails) -> tuple[str, ...]:
-    """The id that Cursor's own menu shows is a name for the model, too, as its aliases are."""
+    """The model's aliases and the id that Cursor's own menu shows."""
     shown = (model.display_model_id,) if model.display_model_id not in ("", model.model_id) else ()
     return tuple(dict.fromkeys([*model.aliases, *shown]))
 
 
 async def base_models(call: Callable[[], Awaitable[UnaryResponse]]) -> list[ModelInfo]:
-    """AvailableModels; nothing when it is refused or cannot be read: the flat list is there."""
+    """Models of AvailableModels; empty if the call fails or cannot be read, because there is the flat list."""
     try:
         response = await call()
         if response.status != 200:
@@ -157,7 +157,7 @@ def _rest(item: dict[str, Any]) -> ModelInfo:
 
 
 def _described(model: ModelInfo) -> ModelInfo:
-    """The model with what its variants say: whether it thinks, and its window."""
+    """The model, completed from its variants: whether it thinks, and its context windows."""
     keys = {key for variant in model.variants for key, _ in variant.parameters} | {key for key, _ in model.parameters}
     windows = [(window(dict(v.parameters).get("context", "")), v) for v in model.variants]
     usual = next((size for size, v in windows if size and v.default and not v.max_mode), None)
@@ -172,12 +172,12 @@ def _described(model: ModelInfo) -> ModelInfo:
 
 
 def _flat_id(listed: str, model: str) -> str:
-    """Some saw the variant's flat id here, others `model[effort=high]`."""
+    """The variant's flat id; empty if the field holds another form, such as `model[effort=high]`."""
     return listed if listed != model and _SLUG.fullmatch(listed) else ""
 
 
 def _plain(name: str) -> str:
-    """Names may hold markup for a menu."""
+    """The name without a menu's markup."""
     if "<" not in name and "&" not in name:
         return name
     from html import unescape  # few names need it, and its table is large
@@ -204,7 +204,7 @@ MAX_REMEMBERED: Final = 256
 
 
 class ModelShape(Enum):
-    """The value is the word in the settings."""
+    """A way to name a model. The value is the word in the settings."""
 
     BASE = "base"
     DETAILS = "details"
@@ -218,13 +218,13 @@ _UNLISTED: Final = (ModelShape.DETAILS, ModelShape.BOTH)
 
 
 def shapes_for(request: TurnRequest, known: ModelShape | None = None) -> tuple[ModelShape, ...]:
-    """The way to ask first, and the one to try when that was not understood. `known`: what worked before."""
+    """The ways to name the model, in the order of trial. `known`: the way that worked before."""
     choice = request.choice
     if not choice.slug:
-        return _ONLY_BASE  # there is no other name for it
+        return _ONLY_BASE  # the model has no other name
     usual = _LISTED if choice.listed else _UNLISTED
     if known is ModelShape.BASE and not choice.listed:
-        known = None  # it worked for a model with a base id, which this one has not
+        known = None  # it worked for a model with a base id, which this model lacks
     return usual if known is None or known is usual[0] else (known, usual[0])
 
 
@@ -232,7 +232,7 @@ def shapes_for(request: TurnRequest, known: ModelShape | None = None) -> tuple[M
 def model_fields(
     model: str, parameters: tuple[tuple[str, str], ...], choice: ModelChoice, shapes: tuple[ModelShape, ...]
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """(`model_details`, `requested_model`) of an AgentRunRequest in each of these ways; a field may be empty."""
+    """(`model_details`, `requested_model`) of an AgentRunRequest for each shape; a field may be empty."""
     return tuple(_fields(model, parameters, choice, shape) for shape in shapes)
 
 
@@ -261,7 +261,7 @@ def _requested(model: str, parameters: tuple[tuple[str, str], ...], *, max_mode:
 
 
 def may_be_shape(error: ConnectError) -> str:
-    """Why a refusal before any output may be about how the model was asked for; empty when it cannot be."""
+    """Why a refusal before any output may be about the way the model was named; empty if it cannot be."""
     if error.code == "not_found" or error.name == "BAD_MODEL_NAME":
         return "Cursor does not know the model under this name"
     if is_bare(error):
@@ -270,13 +270,13 @@ def may_be_shape(error: ConnectError) -> str:
 
 
 def is_bare(error: ConnectError) -> bool:
-    """`resource_exhausted` and nothing else: a spent quota is one of its many reasons."""
+    """Whether the error is `resource_exhausted` without details, which has many reasons besides a spent quota."""
     return error.code == "resource_exhausted" and says_nothing(error)
 
 
 class AccountMemory:
-    """What worked for one account: for each model, and for those of which nothing is known yet. And whose makers
-    answered when they got simpler schemas than usual."""
+    """The shapes that worked for one account: one for each model, and the last one for unknown models. Also the models
+    that answered only after their schemas were simplified."""
 
     def __init__(self) -> None:
         self._account = ""
@@ -285,7 +285,7 @@ class AccountMemory:
         self._strict: dict[str, None] = {}
 
     def belongs_to(self, account: str) -> None:
-        """Another account starts anew."""
+        """Clear the memory if `account` is another account."""
         if account != self._account:
             self._account = account
             self._models.clear()

@@ -1,9 +1,9 @@
-"""A client's history as Cursor takes it: foreign call ids hashed, results without a call told in words, pictures of
-results moved to a user message, broken arguments kept as text. JSON roots or typed fields. Pure.
+"""Rewrites a client's history for Cursor, as JSON roots or typed fields: hashes foreign call ids, writes results
+without a call as text, moves images of results to a user message, keeps broken arguments as text. Pure.
 
-Cursor refuses a whole run for one id of another maker, for a result whose call is not there, and for a picture where
-it expects none. The same id is always rewritten in the same way. Makers of models refuse calls without a result and
-empty messages: the former get one that says so, the latter are left out.
+Cursor refuses a whole run for one id of another maker, for a result without its call, and for an unexpected image. An
+id is always rewritten in the same way. Model makers refuse calls without a result and empty messages: such calls get a
+result that says so, and empty messages are left out.
 """
 
 import base64
@@ -28,7 +28,7 @@ NO_RESULT: Final = "[No result: the call was given up]"
 
 
 def plain_id(call_id: str) -> str:
-    """An id of letters, digits, `_` and `-`, at most 64 of them: the same one, or a hash of it."""
+    """The id if it has at most 64 letters, digits, `_` and `-`; otherwise an id made from its hash."""
     if _PLAIN_ID.fullmatch(call_id):
         return call_id
     return f"call_{hashlib.sha256(call_id.encode(errors='surrogatepass')).hexdigest()[:32]}"
@@ -37,8 +37,8 @@ def plain_id(call_id: str) -> str:
 def sendable(history: Sequence[Message]) -> list[Message]:
     """The history with ids, results and images as Cursor accepts them. Correct messages stay as they are."""
     made: list[Message] = []
-    called: dict[str, None] = {}  # and not answered yet
-    orphaned: list[Part] = []  # waits for the end of the results: nothing may come between those of one step
+    called: dict[str, None] = {}  # calls without a result so far
+    orphaned: list[Part] = []  # held until the end of the step, because nothing may separate its results
     for message in history:
         if message.role is not Role.TOOL:
             _end_step(made, called, orphaned)
@@ -73,7 +73,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _sendable(part: Part, called: dict[str, None], orphaned: list[Part]) -> Part | None:
-    """The message as Cursor accepts it; None if another message carries it."""
+    """The part as Cursor accepts it; None if another message carries it."""
     match part:
         case ToolCall(id=call, name=name, arguments=arguments):
             called[call] = None
@@ -84,7 +84,7 @@ def _sendable(part: Part, called: dict[str, None], orphaned: list[Part]) -> Part
                 said = f"{FAILED_ORPHAN if failed else ORPHAN}\n{result_text(part)}"
                 orphaned += [Text(f"\n\n{said}" if orphaned else said), *pictures]
                 return None
-            del called[call]  # a second result of one call has no call either
+            del called[call]  # a second result of the call is an orphan
             if pictures:
                 orphaned += [Text(f"\n\n{PICTURES}" if orphaned else PICTURES), *pictures]
             elif (plain := plain_id(call)) == call:
@@ -99,8 +99,7 @@ def _texts(content: Iterable[Text | Image]) -> list[Text]:
 
 
 def root_messages(history: Sequence[Message], prefix: str = "") -> list[bytes]:
-    """One JSON message for each message of a sendable history; consecutive tool messages stay one each. `prefix`:
-    before the names of tools."""
+    """One JSON message for each message of a sendable history. `prefix` is added to the names of tools."""
     names: dict[str, str] = {}
     written: list[bytes] = []
     for message in history:
@@ -159,8 +158,8 @@ def typed_history(history: Sequence[Message]) -> pb.ConversationHistory:
 
 
 def read_arguments(arguments: str) -> Any:
-    """What an earlier call was made with; a model's broken JSON is told as it was, it must not end the conversation.
-    So is what would take long to read."""
+    """The arguments of an earlier call as a value. Broken JSON, or JSON that would take long to read, stays text, so
+    that it does not end the conversation."""
     if crowded(arguments):
         return arguments
     try:

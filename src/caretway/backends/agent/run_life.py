@@ -1,8 +1,8 @@
-"""The attempts of one run, sans I/O: retry budget (renewed by progress), backoff (the first retry at once, then 0.25 s,
-doubling), retry, fresh run, hand over or give up; heartbeats; when a step of calls pauses.
+"""The attempts of one run, sans I/O: retry budget (renewed by progress), backoff (first retry at once, then 0.25 s,
+doubling), the choice of retry, fresh run, handover or failure; heartbeats; the pause after a step of calls.
 
-What is said in it is `conversation.py`. Remembered: the last checkpoint, what was said since, the calls, and how often
-the run was reopened. Which rung comes next is decided by `core.recovery`, and the reason travels with it.
+`conversation.py` handles the messages. The state is the last checkpoint, the text since then, the calls, and the number
+of retries. `core.recovery` chooses the next rung and gives the reason.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,16 +40,16 @@ from .tally import AgentTally
 from .turn_clock import ConversationLimits, GivenUp, StepPace, Watch, step_ends_at
 from .wire_calls import EMPTY_TOOLS
 
-# ---- Answers Cursor when it gets and sets blobs (KV requests): a blob that is gone ends the run (TURN_GONE) instead of
-# an empty answer, and what Cursor may store in one turn is limited. Sans I/O.
+# ---- Answers Cursor's requests for blobs (KV requests): a missing blob ends the run (TURN_GONE) instead of an empty
+# answer, and the bytes that Cursor may store in one turn are limited. Sans I/O.
 #
-# Remembered: the pieces of this turn, and how much those take that Cursor stored, ids included; those of earlier turns
+# The store keeps this turn's blobs and the size of the blobs that Cursor stored, including ids; blobs of earlier turns
 # are fetched.
 
 PIECE_BYTES: Final = 200
-"""What keeping a piece takes beside its own bytes and its id's."""
+"""The memory overhead of a blob, in addition to its data and its id."""
 LARGE_BYTES: Final = 64 * 1024
-"""From here on the encoder, which copies a piece several times, takes longer than putting the bytes together."""
+"""Above this size joining the bytes is faster than the encoder, which copies the data several times."""
 _KV: Final = tag(pb.AgentClientMessage, "kv_client_message")
 _GOT: Final = tag(pb.KvClientMessage, "get_blob_result")
 _DATA: Final = tag(pb.GetBlobResult, "blob_data")
@@ -59,16 +59,16 @@ class BlobStore:
     __slots__ = ("_bytes", "_limit", "fetch", "news", "own")
 
     def __init__(self, own: dict[bytes, bytes], fetch: Callable[[bytes], bytes | None], limit: int) -> None:
-        """`own`: what the turn brings with it. `limit`: how much Cursor may add, in bytes."""
+        """`own`: the blobs of the turn's opening. `limit`: the bytes that Cursor may add."""
         self.own = own
         self.fetch = fetch
         self._bytes = 0
         self._limit = limit
         self.news = 0
-        """How many requests were more than storing what is here already: those are no sign of work."""
+        """The number of requests that show work: all except storing a blob that is already here."""
 
     def answer(self, kv: pb.KvServerMessage) -> bytes | None:
-        """None: nothing that we know was asked. Raises GatewayError when the turn cannot go on."""
+        """The answer to a KV request; None if its type is unknown. Raises GatewayError if the turn cannot continue."""
         reply = pb.KvClientMessage(id=kv.id)
         match kv.WhichOneof("message"):
             case "get_blob_args":
@@ -78,7 +78,7 @@ class BlobStore:
                 if data is None:
                     data = self.fetch(key)
                 if data is None:
-                    # Never an empty answer: the model would go on with a hole in its memory.
+                    # Never an empty answer: the model would continue with a gap in its history.
                     raise GatewayError(ErrorKind.TURN_GONE, "Cursor asked for a part of the conversation that is gone.")
                 if len(data) > LARGE_BYTES:
                     return embed_deep(((b"", _KV), (reply.SerializeToString(), _GOT), (b"", _DATA)), data)
@@ -122,7 +122,7 @@ class Retry(Struct, frozen=True):
 
     delay: float
     alone: bool
-    """On a connection of its own: the last one broke."""
+    """Use a separate connection, because the last one broke."""
 
 
 class RunLife:
@@ -175,9 +175,9 @@ class RunLife:
         self.outgoing: list[bytes] = []
         self.events: list[Event] = []
         self.jobs: Sequence[tuple[Call, pb.ExecServerMessage]] = ()
-        """To be run; the taker leaves `()`."""
+        """Calls for the gateway to run. The caller takes them and leaves `()`."""
         self.aborted_jobs: Sequence[Call] = ()
-        """The same, to be given up."""
+        """Calls whose jobs the caller cancels; it leaves `()`."""
         self.visible = False
         """The client has seen something of this response."""
         self._opening = opening
@@ -189,29 +189,29 @@ class RunLife:
         self._reopened = request.reopened
         self._waited = self._moved = self._worked_here = False
         self._results_given = ends_with_results(request.messages)
-        self._spoke = False  # the model, since it was given results on this attempt
-        self._unconfirmed = False  # results were sent, and upstream has not gone on with them
-        self._silence = 0.0  # the longest before a delta since the newest call or the pause
-        self._longest_silence = 0.0  # before a sibling of this step
+        self._spoke = False  # the model produced output after this attempt's newest results
+        self._unconfirmed = False  # results were sent, and upstream has not continued yet
+        self._silence = 0.0  # the longest silence before a delta since the newest call or the pause
+        self._longest_silence = 0.0  # the longest silence before a sibling of this step
         self._ended = False
         self.shape = 0
-        """Which of the opening's ways to ask for the model."""
+        """The index in the opening's `models`: the current way to name the model."""
         self.simplified = False
-        """The tools' schemas are simpler than the model's family wants them."""
-        self._lost_by: Cause | None = None  # the attempt before this one
-        self._known_there = False  # this attempt goes on with a conversation that Cursor has
-        self._heard = False  # the model was, before this response or by a tool that ran here
+        """The tools' schemas are simpler than the rules of the model's family require."""
+        self._lost_by: Cause | None = None  # the cause that ended the previous attempt
+        self._known_there = False  # this attempt continues a conversation that Cursor has
+        self._heard = False  # the model was heard before this response, or through a tool that ran here
         self.empty_turn = False
-        """The turn ended with nothing said and nothing counted, and the model can be asked for in another way."""
+        """The turn ended without output and without counted tokens, and there is another way to name the model."""
         self._echo = Echo()
         self._calls = CallTable(parallel=request.tool_choice.parallel)
         self._named = NamedTool(request.tool_choice.name)
-        self._withheld: list[bytes] = []  # rejections that are not sent unless the demanded call stands beside them
+        self._withheld: list[bytes] = []  # rejections that are sent only if the demanded call comes in the same step
         self._tally = AgentTally(opening.context_tokens)
         self.watch = Watch(limits)
 
     def open(self, now: float) -> None:
-        """The first message of an attempt: the whole opening, or from the last checkpoint on."""
+        """Begin an attempt with its first message, which opens the run or resumes it from the last checkpoint."""
         if self.phase is RunPhase.NEW:
             opening = self._opening
             started = TurnStarted(opening.context_tokens, opening.adapted, opening.pictures, opening.conversation_id)
@@ -228,7 +228,7 @@ class RunLife:
 
     @property
     def ended(self) -> bool:
-        """The turn came to its proper end upstream."""
+        """Whether Cursor ended the turn properly."""
         return self.phase is RunPhase.OVER and self._ended
 
     @property
@@ -243,7 +243,7 @@ class RunLife:
 
     @property
     def may_be_stale(self) -> bool:
-        """This attempt goes on with a conversation that Cursor has, and brought nothing of the model."""
+        """Whether this attempt continues a conversation that Cursor has, without any output of the model yet."""
         return self._known_there and self._quiet
 
     @property
@@ -261,12 +261,12 @@ class RunLife:
 
     @property
     def understood(self) -> bool:
-        """Something came from the model."""
+        """Whether the model has answered, which proves that Cursor understood the request."""
         return self.visible or self.phase is RunPhase.PAUSED
 
     @property
     def asked(self) -> AskedRun:
-        """What a refusal of this attempt can be about."""
+        """The properties of this attempt that can explain a refusal."""
         return AskedRun(
             self._opening.model,
             tools=len(self._opening.tools) > EMPTY_TOOLS,
@@ -277,7 +277,7 @@ class RunLife:
         )
 
     def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
-        """The attempt is over before the turn was. The next attempt, or None: it is settled."""
+        """The attempt ended before the turn. Returns the next attempt, or None if the turn is over or handed over."""
         if self.phase is RunPhase.PAUSED:
             self.phase = RunPhase.LOST  # the client's results will be replayed into a new run
         if self.phase is not RunPhase.RUNNING:
@@ -289,7 +289,7 @@ class RunLife:
             return None
         if cause is Cause.SHAPE or cause is Cause.SCHEMA:
             self.shape += cause is Cause.SHAPE
-            self._checkpoint = None  # nothing was said: it begins anew
+            self._checkpoint = None  # the model produced nothing: the run starts from its beginning
             self.empty_turn = False
         step = next_step(self._loss(cause))
         self._lost_by = cause
@@ -342,7 +342,7 @@ class RunLife:
         self.events.append(Recovered(rung.value, cause.value, self._reopened, adapted))
 
     def _progress_made(self) -> None:
-        """The retry budget is renewed."""
+        """Renew the retry budget."""
         self._reopened = 0
         self._waited = False
 
@@ -355,7 +355,7 @@ class RunLife:
         self.fail(GatewayError(kind, message, hint=hint))
 
     def _refused(self, fault: GatewayError) -> None:
-        """Something that upstream sent cannot be done."""
+        """Handle a message of Cursor that failed: replay the history if data is gone, otherwise fail the turn."""
         if fault.kind is ErrorKind.TURN_GONE:
             self.lost(Cause.INCOMPLETE, fault, retryable=True)
         else:
@@ -364,9 +364,9 @@ class RunLife:
     # ---- time
 
     def tick(self, now: float, *, reading: bool = True) -> GivenUp | None:
-        """Heartbeats, the quiet after a tool call, the two watchdogs. A verdict means: this attempt is lost.
+        """Handle heartbeats, the pause after tool calls, and the two watchdogs. A verdict means the attempt is lost.
 
-        `reading` is False while the client is so slow that upstream is held back: then its silence proves nothing.
+        `reading` is False while a slow client pauses the stream, because then silence proves nothing.
         """
         if self.phase not in (RunPhase.RUNNING, RunPhase.PAUSED):
             return None
@@ -385,7 +385,7 @@ class RunLife:
         return verdict
 
     def _settle_step(self, now: float) -> None:
-        """Pause when the step's calls are all out; if their number is unknown, silence decides."""
+        """Pause if all calls of the step have arrived; if their number is unknown, silence decides."""
         watch, calls = self.watch, self._calls
         if self._withheld and calls.step:
             self.outgoing += self._withheld
@@ -395,7 +395,7 @@ class RunLife:
         elif calls.writing:
             watch.pause_at = max(watch.called, watch.spoken) + self._limits.sibling_cap
             if now >= watch.pause_at:
-                watch.pause_at = None  # until it is written on
+                watch.pause_at = None  # until more of the call arrives
                 if written := calls.take_written():
                     self._show(written)
                     self._pause()
@@ -419,7 +419,7 @@ class RunLife:
             self.events.append(event)
 
     def _give_up_demand(self) -> None:
-        """Give the run up: the model calls other tools after both rejections. Its text is the answer."""
+        """End the run with the model's text, because the model still calls other tools after its rejections."""
         self._withheld.clear()
         self.watch.pause_at = None
         self.phase = RunPhase.OVER
@@ -434,16 +434,14 @@ class RunLife:
         self.events.append(TurnPaused())
 
 
-# ---- Which remedy a refused run gets: the history replayed (blob not found, stale conversation), the model named in
-# another way, simpler tool schemas, or none. Pure.
-#
-# Cursor's error and what was heard of the model go in; out comes the cause of the loss, which names the remedy.
+# ---- The cause of a refusal, which determines the remedy: replay the history (blob not found, stale conversation),
+# name the model in another way, simplify the tool schemas, or none. Pure.
 
 
 def cause_of(error: ConnectError, fault: GatewayError, run: RunLife, *, simplifiable: bool) -> Cause:
-    """`fault`: what the client would be told. `simplifiable`: there may be simpler schemas. `REFUSED`: there is no
-    other way to ask."""
-    if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a hole; its history can be told anew
+    """The cause of Cursor's refusal. `fault`: the error for the client. `simplifiable`: the schemas may be simplified.
+    `REFUSED` means that no remedy is left."""
+    if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a gap; its history can be sent again
         return Cause.INCOMPLETE
     if run.may_be_stale and may_be_conversation(error):
         return Cause.STALE

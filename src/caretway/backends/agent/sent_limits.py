@@ -1,8 +1,8 @@
-"""What Cursor takes in one run: at most 330 tools in 120,000 bytes and 1 MiB in the newest message, else refused before
-sending; of a history with over 192 messages the oldest are folded into blocks. Pure.
+"""Cursor's limits for one run: 330 tools in 120,000 bytes, and 1 MiB in the newest message; larger requests are refused
+before sending. In a history with over 192 messages the oldest are joined into blocks. Pure.
 
-Cursor answers what is too much with `invalid_argument`, late and without a word. So the gateway says the number itself.
-A block depends only on the messages in it and before it, so it stays the same while the history grows and Cursor's
+Cursor answers a larger request late, with `invalid_argument` and no reason, so the gateway reports the limit itself.
+A block depends only on its own messages and earlier messages, so it stays equal while the history grows, and Cursor's
 cache stays warm.
 """
 
@@ -17,22 +17,22 @@ from ...cursor.transport.refusals import is_own
 MAX_TOOLS: Final = 330
 MAX_TOOL_BYTES: Final = 120_000
 MAX_MESSAGE_BYTES: Final = 15 * 1024 * 1024
-"""Of a conversation, images as base64; unless the settings say otherwise."""
+"""The default limit of one message, with images as base64."""
 MAX_USER_BYTES: Final = 1024 * 1024
 MAX_ROOTS: Final = 192
-"""Messages of a history. More than 207 were refused, by all models but Cursor's own."""
+"""Messages of a history. All models except Cursor's own refused more than 207."""
 KEPT: Final = 64
-"""At least so many of the newest messages stay as they are."""
+"""At least this many of the newest messages stay unchanged."""
 BLOCK: Final = 64
 BLOCK_BYTES: Final = 256 * 1024
-"""A block ends with the message that brings it to one of these. Several become one when there are too many."""
+"""A block ends with the message that reaches `BLOCK` messages or `BLOCK_BYTES`. Too many blocks are joined further."""
 _ANYWAY: Final = "`--agent-quirks limits=false` sends it as it is."
 _OPENED: Final = "[Earlier messages of this conversation]"
 _CLOSED: Final = "[End of the earlier messages]"
 
 
 def check_tools(count: int, size: int) -> None:
-    """`size`: of all of them, as they are sent."""
+    """Refuse too many or too large tools. `size`: the bytes of all tools as sent."""
     if count <= MAX_TOOLS and size <= MAX_TOOL_BYTES:
         return
     raise GatewayError(
@@ -46,7 +46,7 @@ def check_tools(count: int, size: int) -> None:
 
 
 def check_user_text(text: str) -> None:
-    """Checks the newest user message; earlier ones are stored in pieces of their own."""
+    """Refuse a newest user message that is too large. Earlier messages are stored as separate blobs."""
     if len(text) * 4 <= MAX_USER_BYTES:
         return
     size = len(text.encode("utf-8", "surrogatepass"))
@@ -75,7 +75,7 @@ def fit_history(history: Sequence[Message], model: str) -> Sequence[Message]:
 
 
 def _results_together(history: Sequence[Message]) -> list[Message]:
-    """Results beside each other as one message: nothing is lost by that."""
+    """The history with adjacent tool messages joined, which loses nothing."""
     together: list[Message] = []
     for role, beside in groupby(history, lambda message: message.role):
         if role is Role.TOOL:
@@ -86,8 +86,8 @@ def _results_together(history: Sequence[Message]) -> list[Message]:
 
 
 def _ends(history: Sequence[Message]) -> list[int]:
-    """Where blocks of the history end, leaving KEPT messages behind them; [0] if there is none. No block ends before a
-    tool's result, which would lose its call."""
+    """The ends of the blocks, with KEPT messages after the last block; [0] if there is no block. No block ends before
+    a tool's result, which would lose its call."""
     ends: list[int] = []
     start = there = 0
     for number, message in enumerate(history[:-KEPT], 1):
@@ -128,7 +128,7 @@ def _part_size(part: Part) -> int:
 
 
 def _as_one_message(messages: Sequence[Message], names: dict[str, str]) -> Message:
-    """One user message that tells these. Pictures stay where they are."""
+    """One user message with the text of all messages. Images stay in place."""
     if len(messages) == 1:
         for part in messages[0].parts:
             if isinstance(part, ToolCall):
@@ -156,7 +156,7 @@ def _as_one_message(messages: Sequence[Message], names: dict[str, str]) -> Messa
 
 
 def _joined(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Texts beside each other as one."""
+    """The parts, with adjacent texts joined."""
     joined: list[Part] = []
     texts: list[str] = []
     for part in parts:

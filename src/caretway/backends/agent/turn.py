@@ -1,8 +1,8 @@
-"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for quota or another
-host, tries simpler schemas, runs local jobs, lingers for blobs at the end; a slow reader's stream waits (backpressure).
+"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota or another
+host, tries simpler schemas, runs local jobs, and stays open at the end for blobs.
 
-Socket callbacks feed the conversation directly; in that same callback answers leave and the reader is told that there
-are events. When it does not take them and the buffer is full, only this turn's stream is held back.
+A socket callback feeds the conversation, sends the answers and notifies the reader of new events. If the reader is slow
+and the buffer is full, only this turn's stream is paused (backpressure).
 """
 
 import asyncio
@@ -30,22 +30,22 @@ from .conversation import Conversation, Retry, RunPhase
 from .models import is_bare
 from .run_life import cause_of
 
-# ---- The interfaces that a backend gives to its turn: opening attempts, asking for the quota, simpler schemas, and
-# telling what was learned of a model; and the handler that tells late news of an old attempt apart.
+# ---- The interfaces that a backend gives to its turn: open attempts, ask for the quota, simplify schemas, report what
+# was learned of a model; and the handler that recognises callbacks from an abandoned attempt.
 
 Result = TypeVar("Result")
 
 QuotaCheck = Callable[[GatewayError], Awaitable[GatewayError | None]]
-"""What to tell the client instead of this refusal when the account's usage is spent; None when it is not, or nobody
-knows."""
+"""Takes a refusal and returns the error for the client if the account's usage is spent; None if it is not, or if this
+is unknown."""
 Learned = Callable[[int, bool], None]
-"""Is told which way to ask for the model was understood, and whether the schemas had to be simplified."""
+"""Receives the index of the model name that Cursor understood, and whether the schemas had to be simplified."""
 Simplify = Callable[[], Awaitable[Opening | None]]
-"""The opening with simpler schemas; None when there is nothing to simplify."""
+"""Returns the opening with simpler schemas; None if nothing can be simplified."""
 
 
 class RunGone(Exception):
-    """The run cannot be opened again: only its history can be told to a fresh one."""
+    """The run cannot be opened again: only a fresh run with its history can continue."""
 
     def __init__(self, fault: GatewayError) -> None:
         super().__init__(fault.message)
@@ -56,21 +56,21 @@ class Opener(Protocol):
     """Opens the attempts of one run."""
 
     def open_now(self, handler: RunHandler) -> RunStream | None:
-        """The first attempt, when nothing has to be waited for; None: nothing was done."""
+        """Open the first attempt if that needs no waiting; otherwise do nothing and return None."""
         ...
 
     async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
-        """`refused`: the credentials of the attempt before were. `alone`: on a connection of its own."""
+        """`refused`: the previous attempt's credentials were refused. `alone`: use a separate connection."""
         ...
 
     async def move(self, *, sure: bool) -> bool:
-        """The host of the last attempt may not serve the account (`sure`: it does not). Whether the next one goes to
-        another."""
+        """The last attempt's host may not serve the account (`sure`: it does not). Returns whether the next attempt
+        goes to another host."""
         ...
 
 
 class Attempt:
-    """The handler of one attempt: late news of an attempt that was given up are recognised by its number."""
+    """The handler of one attempt. Callbacks from an abandoned attempt are recognised by its number."""
 
     __slots__ = ("number", "on_closed", "on_messages")
 
@@ -86,7 +86,7 @@ class Attempt:
 
 
 async def asked(question: Awaitable[Result], what: str) -> Result | None:
-    """The answer; None when asking failed. Whatever it was, the turn goes on as if nobody knew."""
+    """The answer, or None if the question failed for any reason: the turn continues without an answer."""
     try:
         return await question
     except Exception as failure:  # of any kind: a turn that waits for an answer must not be left waiting
@@ -97,10 +97,10 @@ async def asked(question: Awaitable[Result], what: str) -> Result | None:
 log = logging.getLogger(__name__)
 
 LINGER_S: Final = 2.0
-"""How long a finished turn may go on storing blobs before its stream is closed."""
+"""Seconds in which a finished turn may still store blobs before its stream is closed."""
 
 LATE_S: Final = 0.02
-"""An alarm that rings this much too late was held up by this process: what upstream said meanwhile is read first."""
+"""If a timer fires later than this, this process was busy: messages that arrived meanwhile are read first."""
 
 RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
 
@@ -142,8 +142,8 @@ class AgentTurn:
         quota: QuotaCheck | None = None,
         simplify: Simplify | None = None,
     ) -> None:
-        """`quota` is asked before a refusal without a reason is taken for a matter of the model. `simplify` is asked
-        when the tools' schemas were refused."""
+        """`quota` is asked before a refusal without a reason is blamed on the model. `simplify` is asked when Cursor
+        refused the tools' schemas."""
         self._backend = backend
         self._conversation = conversation
         self._opener = opener
@@ -210,7 +210,7 @@ class AgentTurn:
             job.cancel()
         self._buffer.close()
         if self._stream is not None and self._conversation.ended:
-            self._loop.call_soon(self._linger)  # soon: the end of the stream may come in this very read
+            self._loop.call_soon(self._linger)  # the end of the stream may come in the current read
         elif self._stream is not None:
             self._stream.close()
 
@@ -224,7 +224,7 @@ class AgentTurn:
         if retry.delay:
             await asyncio.sleep(retry.delay)
         attempt = self._new_attempt()
-        refused, self._refused = self._refused, False  # a later attempt may use what this one gets
+        refused, self._refused = self._refused, False  # a later attempt may use this attempt's new token
         try:
             stream = await self._opener.open(attempt, refused=refused, alone=retry.alone)
         except Exception as failure:  # as in start()
@@ -235,7 +235,7 @@ class AgentTurn:
             self._opened(attempt, stream)
 
     def _waited_for(self, attempt: int) -> bool:
-        """The attempt's task is as good as done; forgotten, it spares a kilobyte. False: nobody waits for it now."""
+        """Release the attempt's task, which saves a kilobyte. Returns False if the attempt was abandoned."""
         if attempt != self._attempt or self._closed:
             return False
         self._opening = None
@@ -261,7 +261,7 @@ class AgentTurn:
             stream.close()
             return
         self._stream = stream
-        if self._buffer.full:  # what the attempt before brought was not taken yet
+        if self._buffer.full:  # the reader has not taken the previous attempt's events yet
             stream.pause()
         messages, self._conversation.outgoing = self._conversation.outgoing, []
         for message in messages:
@@ -313,7 +313,7 @@ class AgentTurn:
             self._refused_run(cause, fault, again=retryable(error))
 
     async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
-        """What may help is tried, unless the refusal was about the quota."""
+        """Try the remedy for `cause`, unless the quota is spent."""
         spent = await asked(quota(fault), "asking for the account's usage")
         if self._waited_for(attempt):
             if spent is None:
@@ -329,13 +329,13 @@ class AgentTurn:
             self._refused_run(Cause.REFUSED if opening is None else Cause.SCHEMA, fault)
 
     def _refused_run(self, cause: Cause, fault: GatewayError | None, *, again: bool = False) -> None:
-        """`again`: a run that is refused as it was is worth another try."""
+        """`again`: the refused run may be retried without a change."""
         if cause is Cause.SHAPE or cause is Cause.SCHEMA:
             self._conversation.rename(new_id())
         self._lost(cause, fault, again or cause is not Cause.REFUSED)
 
     def _look_elsewhere(self, cause: Cause, fault: GatewayError, *, again: bool) -> None:
-        """The host may be the wrong one for this account: Cursor is asked for another."""
+        """Ask Cursor for another host, because this host may not serve the account."""
         self._drop_attempt()
         self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
 
@@ -345,7 +345,7 @@ class AgentTurn:
             self._lost(Cause.HOST if moved else cause, fault, again or moved)
 
     def _once_more(self, fault: GatewayError) -> bool:
-        """The token may have expired early: once more with a new one, while nothing was shown."""
+        """Whether to retry once with a new token, which is possible while the client has seen nothing."""
         if fault.kind is not ErrorKind.SIGNED_OUT or not self._renewable or self._conversation.visible:
             return False
         self._refused, self._renewable = True, False
@@ -369,7 +369,7 @@ class AgentTurn:
         self._drop_attempt()
         retry = self._conversation.lost(cause, fault, retryable=again)
         if retry is not None and not self._closed:
-            why = fault and fault.message  # without what to type: that is for the error when nothing helped
+            why = fault and fault.message  # without the hint, which is for the final error
             log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, why)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
@@ -383,10 +383,10 @@ class AgentTurn:
             self._stream.close()
             self._stream = None
 
-    # ---- after anything happened
+    # ---- after each change
 
     def _after(self) -> None:
-        """Send what is to be sent, start what is to be run, and tell the reader last: it may close the turn."""
+        """Send outgoing messages, start jobs, and notify the reader last, because it may close the turn."""
         conversation, stream = self._conversation, self._stream
         if stream is not None and conversation.outgoing:
             messages, conversation.outgoing = conversation.outgoing, []
@@ -404,13 +404,13 @@ class AgentTurn:
             self._buffer.put(events)
 
     def _has_learned(self, conversation: Conversation) -> None:
-        """The model has answered: what was found out is remembered, and what would be tried next let go."""
+        """The model has answered: report what was learned, and drop the remaining remedies."""
         learn, self._learn, self._simplify = self._learn, None, None
         if learn is not None and (conversation.shape or conversation.simplified):
             learn(conversation.shape, conversation.simplified)
 
     def _hold_back(self) -> None:
-        """Backpressure: the reader is slow, and so is this turn's stream from now on."""
+        """Pause this turn's stream, because the reader is slow (backpressure)."""
         if self._stream is not None:
             self._stream.pause()
 
@@ -430,7 +430,7 @@ class AgentTurn:
     def _tick(self) -> None:
         now = self._loop.time()
         if self._alarm and now - self._alarm > LATE_S:
-            self._alarm = 0.0  # once: the next ring counts, whenever it comes
+            self._alarm = 0.0  # only once: the next tick counts even if it is late
             self._timer = self._loop.call_at(now + LATE_S, self._tick)
             return
         self._timer = None

@@ -1,7 +1,7 @@
-"""Timeouts of a run: heartbeats, the silence watchdog (30 s, half on a retry that hears nothing), the progress watchdog
-(90 s; 600 s while a tool runs here); none counts while a slow reader is held back. Sans I/O.
+"""Timeouts of a run: heartbeats, the silence watchdog (30 s; half in a retry that receives nothing), the progress
+watchdog (90 s; 600 s while a tool runs here). The watchdogs stop while a slow reader pauses the stream. Sans I/O.
 
-Silence: nothing arrived at all. No progress: heartbeats, and nothing that moves the turn on.
+Silence means that nothing arrives. No progress means that only heartbeats arrive.
 """
 
 import logging
@@ -13,27 +13,26 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.recovery import RETRY_BUDGET, Cause
 from .sent_limits import MAX_MESSAGE_BYTES
 
-# ---- How long to wait for more parallel calls before a step of tool calls ends: each delta restarts the wait, up to a
-# cap; a model whose siblings came late gets a longer wait, which eases back.
+# ---- The wait for more parallel calls before a step of tool calls ends: each delta restarts the wait, up to a cap; a
+# model whose siblings came late gets a longer wait, which shrinks again.
 #
-# Pure, but for what is remembered of a model. While a model writes its next call, tokens keep being counted: silences
-# of 49 to 129 ms were recorded between the calls of one generation, and silence after the last. Other clients saw
-# silent gaps of up to 1.2 s. A sibling that comes too late is not lost: it goes out in the next response, also when the
-# client has answered already.
+# Pure except for the state of each model. Token counts arrive while a model writes its next call: silences of 49 to
+# 129 ms were recorded between the calls of one generation, and silence after the last call. Other clients saw silent
+# gaps of up to 1.2 s. A late sibling is not lost: the next response brings it, even if the client has already answered.
 
 log = logging.getLogger(__name__)
 
 MAX_QUIET_S: Final = 1.5
-"""The longest wait that a model can earn."""
+"""The longest wait of a model."""
 MARGIN: Final = 1.25
 EASE: Final = 0.5
-"""Of the way back to what a step needed, for each step without a late sibling."""
+"""The fraction by which the wait approaches the needed wait after each step without a late sibling."""
 NEAR_S: Final = 0.02
 MAX_MODELS: Final = 256
 
 
 def step_ends_at(called: float, spoken: float, quiet: float, cap: float) -> float:
-    """From the times of the newest call and of the newest delta."""
+    """The end of the step, from the times of the newest call and the newest delta."""
     return min(max(called, spoken) + quiet, called + cap)
 
 
@@ -43,13 +42,13 @@ class StepWait(NamedTuple):
 
 
 def wait_for(silence: float, cap: float) -> float:
-    """The wait that covers this silence; 0 if none does."""
+    """The wait that covers this silence; 0 if the silence is too long for any wait."""
     most = min(MAX_QUIET_S, cap)
     return min(silence * MARGIN, most) if silence < most else 0.0
 
 
 def after_late_sibling(quiet: float, silence: float, cap: float) -> StepWait:
-    """A call came after its step was closed; `silence` is the time without a call or a delta before it."""
+    """The wait after a call came late; `silence` is the time without a call or a delta before it."""
     wanted = wait_for(silence, cap)
     if not wanted:
         return StepWait(quiet, f"a silence of {silence:.2f} s is longer than is ever waited")
@@ -59,7 +58,7 @@ def after_late_sibling(quiet: float, silence: float, cap: float) -> StepWait:
 
 
 def after_clean_step(quiet: float, usual: float) -> StepWait:
-    """`usual`: what the step needed, or the usual wait if that is longer."""
+    """The wait after a step without a late call. `usual` is the longer of the step's needed wait and the usual wait."""
     if quiet <= usual:
         return StepWait(quiet, "the step needed it")
     eased = quiet - (quiet - usual) * EASE
@@ -69,7 +68,7 @@ def after_clean_step(quiet: float, usual: float) -> StepWait:
 
 
 class StepPace:
-    """How long a silence ends a step of one model."""
+    """The silence that ends a step of one model."""
 
     __slots__ = ("_cap", "_usual", "quiet")
 
@@ -81,7 +80,7 @@ class StepPace:
         self._move(after_late_sibling(self.quiet, silence, self._cap))
 
     def settled(self, silence: float) -> None:
-        """Upstream went on after a step; `silence` is the longest one before a call that was not its first."""
+        """Upstream continued after a step; `silence` is the longest silence before a later call of the step."""
         if self.quiet != self._usual:
             self._move(after_clean_step(self.quiet, max(self._usual, wait_for(silence, self._cap))))
 
@@ -91,7 +90,7 @@ class StepPace:
 
 
 class StepPaces:
-    """By model. Bounded: those that were used last stay."""
+    """The pace of each model. Bounded: the least recently used model is dropped."""
 
     def __init__(self, usual: float, cap: float) -> None:
         self._usual, self._cap = usual, cap
@@ -106,22 +105,22 @@ class StepPaces:
 
 
 class ConversationLimits(Struct, frozen=True):
-    """All in seconds, except where the name says otherwise."""
+    """Limits of a run, in seconds unless the name says otherwise."""
 
     client_heartbeat: float = 5.0
     exec_heartbeat: float = 3.0
     silence: float = 30.0
     progress: float = 90.0
     tool_progress: float = 600.0
-    """The same while a tool runs on this side."""
+    """The progress limit while a tool runs in the gateway."""
     sibling_quiet: float = 0.2
-    """Without any delta after which a step of calls is complete, if their number is unknown."""
+    """The silence that completes a step of calls if their number is unknown."""
     sibling_cap: float = 1.5
-    """After the last call, however much is heard; and for calls that were announced and do not come."""
+    """The longest wait after the last call, also while deltas arrive or announced calls are missing."""
     retries: int = RETRY_BUDGET
     max_blob_bytes: int = 64 * 1024 * 1024
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    """Of one message of the conversation, images as base64: Cursor hands it back to be stored, in one frame."""
+    """Size of one message, with images as base64: Cursor sends the message back for storage in one frame."""
 
 
 class GivenUp(Struct, frozen=True):
@@ -151,13 +150,13 @@ class Watch:
         self._opened = 0.0
         self.heard = self.progressed = 0.0
         self.called = self.spoken = 0.0
-        """When the newest call for the client came, and the newest delta of any kind."""
+        """The times of the newest call for the client and of the newest delta."""
         self.heartbeat_at = self.exec_heartbeat_at = 0.0
         self.pause_at: float | None = None
-        """When to look whether the step is over."""
+        """The time at which to check whether the step is over."""
 
     def opened(self, now: float, *, again: bool) -> None:
-        """An attempt begins; `again`: not the first."""
+        """An attempt begins. `again`: it is a retry."""
         self._opened = self.heard = self.progressed = now
         self._again = again
         self.pause_at = None
@@ -174,7 +173,7 @@ class Watch:
         return at if self.pause_at is None else min(at, self.pause_at)
 
     def beats(self, now: float) -> bool:
-        """A heartbeat of the client is due."""
+        """Whether a client heartbeat is due. If so, schedules the next one."""
         if now < self.heartbeat_at:
             return False
         self.heartbeat_at = now + self._limits.client_heartbeat
@@ -191,13 +190,13 @@ class Watch:
         self.heard = self.progressed = self.called = self.spoken = now
 
     def hush(self, now: float) -> float:
-        """How long neither a call nor a delta was heard."""
+        """Seconds since the newest call or delta."""
         return now - max(self.called, self.spoken)
 
     def silent(self, now: float) -> GivenUp | None:
         limit = self._limits.silence
         if self._again and self.unheard:
-            limit /= 2  # a second attempt that hears nothing at all: the client has waited long enough
+            limit /= 2  # a retry that receives nothing: the client has waited long enough
         if now - self.heard < limit:
             return None
         error = GatewayError(

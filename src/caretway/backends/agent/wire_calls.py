@@ -1,5 +1,5 @@
-"""Client tools' calls on the wire: a prefix such as `mcp_caretway_` taken off a name, the ids of one call, execs
-answered at once (request context, unknown tool, approval probe), results as messages. Pure."""
+"""Client tools and their calls on the wire: writes the tools, removes a prefix such as `mcp_caretway_` from a name,
+reads a call's ids, answers execs that need no run (request context, unknown tool, approval probe), writes results."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,11 +18,10 @@ from ...schemas.fitting import NO_RULES, SchemaRules, fit_tools
 from ..builtin_tools import execs
 from .arguments import complete
 
-# ---- Writes the client's tools into a run request, in both of its places, with schemas fitted to the model. Caches
-# what was written: bounded in bytes (LRU), with a lock because large requests use a thread.
+# ---- Writes the client's tools into both places of a run request, with schemas fitted to the model. An LRU cache with
+# a limit in bytes keeps the result; a lock protects it, because large requests use a thread.
 #
-# A schema is slow to fit and to write (a JSON value as protobuf has it), and an agent offers the same tools with every
-# request of a session.
+# Fitting and writing a schema is slow, and an agent offers the same tools with every request of a session.
 
 PROVIDER: Final = "caretway"
 """The MCP server name under which the client's tools are offered."""
@@ -35,16 +34,16 @@ _SCHEMA: Final = tag(pb.McpToolDefinition, "input_schema")
 
 
 class ToolOffer(msgspec.Struct, frozen=True, gc=False):
-    """Some tools, written."""
+    """Serialised tools."""
 
     in_run: bytes
-    """Of an AgentRunRequest: the field with all of them, present even when empty."""
+    """The field of an AgentRunRequest with all tools, present even if there are none."""
     in_context: bytes
-    """Of a RequestContext: the field for each of them."""
+    """The fields of a RequestContext, one for each tool."""
     size: int
-    """Of all of them in the run's field, without its head."""
+    """The size of the tools in the run's field, without the field's head."""
     changes: str = ""
-    """What was changed in the schemas, for people."""
+    """A description of the changes to the schemas, for people."""
 
 
 class OfferedTools:
@@ -55,12 +54,12 @@ class OfferedTools:
         self._lock = Lock()
 
     def offer(self, tools: Sequence[ToolSpec], rules: SchemaRules = NO_RULES) -> ToolOffer:
-        """`rules`: of the model's family."""
+        """The serialised tools. `rules` are the schema rules of the model's family."""
         if not tools:
             return _NOTHING
         try:
             key = msgspec.json.encode(tools)
-        except (TypeError, ValueError, OverflowError):  # a number that is no JSON for everybody
+        except (TypeError, ValueError, OverflowError):  # a number that JSON cannot hold
             return _written(tools, rules)
         if rules.any:
             key = rules.name.encode() + key
@@ -107,8 +106,8 @@ def _definition(tool: ToolSpec) -> bytes:
 
 
 _PREFIX: Final = re.compile(rf"(?:mcp(?:__?|[-./:]))?(?:user[-_])?{PROVIDER}(?:__?|[-./:])", re.IGNORECASE)
-"""What models put before a tool's name: that of the server which offers it, and that it is one for tools."""
-_NONE: Final[frozenset[Any]] = frozenset()  # shared: most turns have no tools, and a set is large
+"""The prefix that models put before a tool's name: `mcp` and the name of the server."""
+_NONE: Final[frozenset[Any]] = frozenset()  # shared, to save memory: most turns have no tools
 
 
 def offered_names(request: TurnRequest) -> frozenset[str]:
@@ -118,7 +117,7 @@ def offered_names(request: TurnRequest) -> frozenset[str]:
 
 
 def client_name(args: pb.McpArgs, offered: frozenset[str]) -> str:
-    """The offered tool that a call means. A name that was not offered is given back as it came."""
+    """The offered tool that a call means. A name that was not offered is returned unchanged."""
     for name in (args.tool_name, args.name):
         if name in offered:
             return name
@@ -130,14 +129,14 @@ def client_name(args: pb.McpArgs, offered: frozenset[str]) -> str:
 
 
 def wire_ids(call: pb.ToolCall, envelope: str) -> tuple[str, ...]:
-    """The ids under which a call is told of. The inner one, which its exec will use, comes first."""
+    """The ids of a call. The inner id, which its exec will use, comes first."""
     inner = call.mcp_tool_call.args.tool_call_id if call.WhichOneof("tool") == "mcp_tool_call" else ""
     return tuple(dict.fromkeys(one for one in (inner, call.tool_call_id, envelope) if one))
 
 
 def ready_answer(exec_: pb.ExecServerMessage, offered: frozenset[str], context: Sequence[bytes]) -> list[bytes] | None:
-    """The answer to an exec for which nothing has to be run; None: for this one something has. `context`: a serialised
-    RequestContext, in parts."""
+    """The answer to an exec that needs no run; None if the exec needs a run. `context`: the parts of a serialised
+    RequestContext."""
     match exec_.WhichOneof("message"):
         case "request_context_args":
             reply = execs.context_answer(exec_.id, b"".join(context))
@@ -158,14 +157,14 @@ def mcp_answer(exec_id: int, result: ToolResult) -> list[bytes]:
 
 
 MAX_UNREAD_CHARS: Final = 12_000
-"""In UTF-8 they fit with the id of a snapshot into the two bytes of a length."""
+"""In UTF-8 this text and a snapshot's id fit into a two-byte length."""
 
 
 def with_extra(
     results: Sequence[ToolResult], extra: Sequence[Text], carries_text: Callable[[str], bool]
 ) -> tuple[Sequence[ToolResult], Sequence[Text]]:
-    """What was said beside the results rides on the last result that can carry text. The second part: the words that
-    have to wait for such a result. Only the system's do; the user's are for the very next words of the model."""
+    """(results, deferred text). The extra text is added to the last result that can carry text. Without such a result
+    system text is deferred; user text must reach the model at once, so it raises TURN_GONE."""
     able = [n for n, result in enumerate(results) if carries_text(result.call_id)]
     if not able:
         if are_the_systems(extra) and sum(len(text.text) for text in extra) <= MAX_UNREAD_CHARS:
@@ -178,24 +177,24 @@ def with_extra(
     return [changed if result is last else result for result in results], ()
 
 
-# ---- Tool calls whose arguments are too large: the model is told as the tool's result and may try again, 8 times in a
-# turn; a call of which the client has the beginning ends the turn.
+# ---- Tool calls whose arguments are too large: the tool's result tells the model, which may try again, 8 times in a
+# turn. If the client has the beginning of the call, the turn ends, because the call cannot be withdrawn.
 #
-# `wire.heavy.Oversized` marks them. A client that has the beginning of such a call cannot be told that it is void.
+# `wire.heavy.Oversized` marks such calls.
 
 MAX_OVERSIZED: Final = 8
-"""Of one turn. A model that does not learn from so many answers never will."""
+"""Oversized calls in one turn before the turn ends."""
 _LIMIT: Final = f"at most {MAX_ASKED_BYTES // 1024} KiB and about 5,000 values in one call"
 _TOLD: Final = f"The arguments of this call are too large ({_LIMIT}). Nothing was done. Make several smaller calls."
 
 
 def whole(text: str) -> bool:
-    """The model's own text of a call is all of it, and no more than can be worked on."""
+    """Whether the model's own text of a call is a complete JSON object that is not too large to process."""
     return bool(text) and not crowded(text) and complete(text)
 
 
 def too_large(exec_: pb.ExecServerMessage) -> list[bytes]:
-    """The answer to the exec: a tool that says no."""
+    """The answer to the exec: a refusal or a failed tool result."""
     if exec_.WhichOneof("message") != "mcp_args":
         return execs.refuse(exec_, _TOLD)
     return mcp_answer(exec_.id, ToolResult("", (Text(_TOLD),), is_error=True))

@@ -1,8 +1,7 @@
-"""Protobuf answers to execs: refusals in the type of each kind (an unknown kind gets a throw), MCP results, request
-context, heartbeats, stream close; equal execs found by hash, an answer reused for another id. Pure.
+"""Builds protobuf answers to execs: refusals in the type of each kind (a throw for an unknown kind), MCP results,
+request context, heartbeats, stream close. Also hashes equal execs and readdresses answers. Pure.
 
-Every exec request gets an answer, because the server waits for one. So the model sees a tool that refused, not a broken
-connection.
+Every exec gets an answer, because the server waits for an answer: the model sees a refusal, not a broken connection.
 """
 
 import hashlib
@@ -16,8 +15,8 @@ from ...core.request import Image, Text, ToolResult
 from ...cursor.wire.embedding import embed, tag
 from ...cursor.wire.messages import pb
 
-# ---- The decisions about an exec (a call of a built-in tool): `Redirect` to a client's tool, `RunHere`, `Refuse`, or
-# `EndTurn` by the loop guard. Types only; `policy.py` decides.
+# ---- The types of decisions about an exec (a call of a built-in tool): `Redirect` to a client's tool, `RunHere`,
+# `Refuse`, or `EndTurn` by the loop guard. `policy.py` decides.
 
 Convert = Callable[[int, ToolResult], list[bytes]]
 """(exec id, the client's result) -> the messages that answer the exec."""
@@ -30,7 +29,7 @@ class Redirect(Struct, frozen=True):
     arguments: str
     convert: Convert
     carries_text: bool = False
-    """Its answer has a place for words that came beside the client's result."""
+    """The answer can carry text that came with the client's result."""
 
 
 class RunHere(Struct, frozen=True):
@@ -42,7 +41,7 @@ class Refuse(Struct, frozen=True):
 
 
 class EndTurn(Struct, frozen=True):
-    """The model was told and goes on all the same."""
+    """The turn ends, because the model repeated a call after the loop guard's refusal."""
 
     error: GatewayError
 
@@ -119,13 +118,13 @@ def tool_not_found(exec_id: int, name: str, available: Sequence[str]) -> ExecRep
 
 
 def mcp_approved(exec_id: int) -> ExecReply:
-    """The answer to a probe: the call would be let through. Nothing is run for it."""
+    """The answer to a probe: the call would be permitted. No tool runs."""
     return ExecReply(id=exec_id, mcp_result=pb.McpResult(approved=pb.McpApproved()))
 
 
 def mcp_state(exec_id: int, wanted: Sequence[str], context: bytes) -> ExecReply:
-    """Which servers there are, with the tools of this serialised RequestContext. `wanted`: the servers that are asked
-    about; empty: all."""
+    """The MCP servers with their tools from a serialised RequestContext. `wanted` names the requested servers; empty
+    means all."""
     success = pb.McpStateSuccess()
     servers: dict[str, pb.McpStateServer] = {}
     for tool in pb.RequestContext.FromString(context).tools:
@@ -139,7 +138,7 @@ def mcp_state(exec_id: int, wanted: Sequence[str], context: bytes) -> ExecReply:
 
 
 def context_answer(exec_id: int, context: bytes) -> bytes:
-    """`context` is a serialised RequestContext: an agent's tools make it large."""
+    """The answer with a serialised RequestContext, which is not parsed because an agent's tools make it large."""
     result = embed(_RESULT_SUCCESS, embed(_SUCCESS_CONTEXT, context))
     reply = ExecReply(id=exec_id).SerializeToString() + embed(_REPLY_RESULT, result)
     return embed(_MESSAGE_REPLY, reply)
@@ -245,17 +244,17 @@ REFUSALS: Final[dict[str, Callable[[pb.ExecServerMessage, str], ExecReply]]] = {
     "mcp_allowlist_precheck_args": lambda *_: ExecReply(mcp_allowlist_precheck_result=_NOT_LISTED),
     "web_fetch_allowlist_precheck_args": lambda *_: ExecReply(web_fetch_allowlist_precheck_result=_NOT_LISTED),
 }
-"""Exec kind -> how to refuse it."""
+"""Exec kind -> the function that builds its refusal."""
 
 
 def call_id(exec_: pb.ExecServerMessage) -> str:
-    """The id of the call that the exec belongs to, if it says so."""
+    """The id of the call that the exec belongs to; empty if it has none."""
     kind = exec_.WhichOneof("message")
     return getattr(getattr(exec_, kind), "tool_call_id", "") if kind else ""
 
 
 def essence(exec_: pb.ExecServerMessage) -> str:
-    """What an exec asks for, without its ids: equal for two execs that mean the same."""
+    """A hash of the exec's arguments without its ids: equal for equivalent execs."""
     args = getattr(exec_, exec_.WhichOneof("message") or "request_context_args")
     bare = type(args)()
     bare.CopyFrom(args)

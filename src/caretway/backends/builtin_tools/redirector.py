@@ -1,9 +1,8 @@
-"""An exec -> a call of one of the client's tools, or None. Tried in order: a dedicated tool, a shell, the tool with
-fewer arguments; namespaced tools last. Which kinds of exec have an equivalent at all.
+"""Translates an exec into a call of one of the client's tools.
 
 For each kind of exec there are several ways, best first: a dedicated tool that takes every argument, a shell, a
-dedicated tool that takes the essential ones. The first way that fits a tool's schema is used. Namespaced tools come
-last.
+dedicated tool that takes the essential arguments. The first way that fits a tool's schema is used. Namespaced tools
+come last.
 """
 
 import re
@@ -22,22 +21,22 @@ from .answers import Outcome, Reply, only_entry, read_outcome
 from .exec_intent import ClientToolbox, Intent, Need, ToolRole, fit
 from .execs import Redirect
 
-# ---- Exit code and output out of a shell tool's text, in the formats of Claude Code, Codex, Gemini, goose and JSON; a
-# timeout, a command that still runs. Only at the very beginning or end of the text.
+# ---- Extracts exit code and output from a shell tool's text in the formats of Claude Code, Codex, Gemini, goose and
+# JSON; recognises a timeout and a command that still runs. A format counts only at the beginning or end of the text.
 #
 # Output that only mentions exit codes stays output.
 
 MAX_EXIT_CODE: Final = 2**31 - 1
 _TAIL: Final = 4096
-"""How many characters at the end of a result are searched for a format."""
+"""Characters at the end of a result that are searched for a format."""
 
 
 class Ending(Struct, frozen=True):
-    """A pattern with the group `code`; what it matches is not part of the output."""
+    """A pattern with the group `code`. The matched text is not part of the output."""
 
     pattern: re.Pattern[str]
     only_failed: bool = False
-    """Used only when the protocol says that the call failed."""
+    """The pattern applies only if the protocol says that the call failed."""
 
 
 _CODE: Final = r"(?P<code>-?\d{1,10})"
@@ -52,7 +51,7 @@ _NOTHING: Final = frozenset({"(no output)", "(Bash completed with no output)", "
 ENDINGS: Final[tuple[Ending, ...]] = (
     # Claude Code: "Exit code 1" and then the output, with the error flag.
     Ending(re.compile(rf"\A(?:Error: )?Exit code:? {_CODE}(?:\n+|\Z)"), only_failed=True),
-    # Continue: "Error (exit code 2): ...", the only form in which it reports one.
+    # Continue: "Error (exit code 2): ...", its only form of an exit code.
     Ending(re.compile(rf"\A(?:Error: )?Error \(exit code {_CODE}\): ")),
     # goose, pi: the last line.
     Ending(re.compile(rf"(?:\A|\n\n?)\(?Command exited with code {_CODE}\)?\s*\Z")),
@@ -60,7 +59,7 @@ ENDINGS: Final[tuple[Ending, ...]] = (
     Ending(
         re.compile(rf"(?:\A|\n)Exit Code: {_CODE}(?:\n(?:Signal|Background PIDs|Process Group PGID): [^\n]*)*\s*\Z")
     ),
-    # Tags, on a line of their own at either end.
+    # Tags on a separate line at either end.
     Ending(re.compile(rf"\A\s*<exit_code>{_CODE}</exit_code>\s*?(?:\n|\Z)")),
     Ending(re.compile(rf"(?:\A|\n)[ \t]*<exit_code>{_CODE}</exit_code>\s*\Z")),
 )
@@ -79,13 +78,13 @@ def read_shell_outcome(result: ToolResult) -> Outcome:
         text = ""
     if running:
         text += f"{'' if not text or text.endswith(chr(10)) else chr(10)}[still running as session {running}]\n"
-    # A failure with code 0 is none that the code explains.
+    # Code 0 does not explain a failure, so it is dropped.
     exit_code = code if code or not failed else None
     return Outcome(text, failed, exit_code, refused=plain.refused and exit_code is None, raw=True)
 
 
 def _split(text: str, *, failed: bool) -> tuple[str, int | None, str | None]:
-    """(output, exit code, id of the session in which the command still runs)."""
+    """(output, exit code, id of the session in which the command still runs); the last two may be None."""
     if (fields := _json(text)) is not None:
         return (*fields, None)
     if head := _CODEX.match(text):
@@ -99,13 +98,13 @@ def _split(text: str, *, failed: bool) -> tuple[str, int | None, str | None]:
 
 
 def _bounded(code: str) -> int:
-    """The exit code as the wire can hold it. Codes of signals and of Windows all become a failure."""
+    """The exit code in the wire's range. A code outside it, such as a signal's, becomes 1."""
     number = int(code)
     return number if 0 <= number <= MAX_EXIT_CODE else 1
 
 
 def _json(text: str) -> tuple[str, int] | None:
-    """Clients that answer with an object: Codex's first shell tool, and many scripts."""
+    """(output, exit code) from a JSON object, as in Codex's first shell tool and many scripts; otherwise None."""
     if not text.lstrip().startswith("{"):
         return None
     try:
@@ -139,17 +138,17 @@ class RedirectRoute(Struct, frozen=True):
     intent: Intent
     answer: Answer
     least: Need = Need.SHOULD
-    """The weakest need that must be met."""
+    """Values with this need or a stronger need must be passed."""
 
 
 class Redirector:
-    """Knows the tools of one request."""
+    """Translates execs for the tools of one request."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self._tools = ClientToolbox(tools)
 
     def translate(self, exec_: pb.ExecServerMessage) -> Redirect | None:
-        """The call that does what the exec asks for. None: the client has no tool for it."""
+        """The call that does what the exec asks for; None if no tool of the client fits."""
         kind = exec_.WhichOneof("message")
         ways = WAYS.get(kind) if kind else None
         if ways is None:
@@ -184,7 +183,7 @@ def _convert(way: RedirectRoute, listed: bool, exec_id: int, result: ToolResult)
 
 
 def _apart(result: ToolResult) -> tuple[ToolResult, str]:
-    """What the tool answered, and the words that came beside it: they are no part of its format."""
+    """(the tool's own answer, the text that was added to it), because added text is not part of the tool's format."""
     last = result.content[-1] if result.content else None
     if isinstance(last, Text) and last.text.startswith(ADDED_WORDS):
         return replace(result, content=result.content[:-1]), last.text
@@ -201,7 +200,7 @@ def _shell(args: pb.ShellArgs, answer: Callable[[pb.ShellArgs, Outcome], list[Re
 
 
 def _routes(intent: Intent, command: str | None, answer: Answer) -> Iterator[RedirectRoute]:
-    """A dedicated tool, a shell, and then the tool again with fewer arguments."""
+    """The ways for an intent: a dedicated tool, a shell, the dedicated tool with fewer arguments."""
     yield RedirectRoute(intent, answer)
     if command is not None:
         yield RedirectRoute(exec_intent.command(command), answer)
@@ -213,7 +212,7 @@ def _read(args: pb.ReadArgs, answer: Callable[..., list[Reply]]) -> Iterator[Red
         return
     intent = exec_intent.read(args)
     for number, way in enumerate(_routes(intent, by_shell.read(args), partial(answer, args, ranged=intent.ranged))):
-        # With less than all of it, the client reads more of the file than the range.
+        # Without all arguments the client reads more of the file than the range.
         yield way if way.least is not Need.MUST else RedirectRoute(intent, partial(answer, args), Need.MUST)
         if number == 0 and intent.ranged and args.limit:
             yield RedirectRoute(exec_intent.read_entry(args), partial(answer, args, ranged=True))
@@ -224,7 +223,7 @@ def _ls(args: pb.LsArgs) -> Iterator[RedirectRoute]:
 
 
 def _search(args: pb.GrepArgs) -> Iterator[RedirectRoute]:
-    """This exec does two things: with a pattern it searches in files, with only a glob it searches for files."""
+    """The ways for a grep exec: with a pattern it searches in files, with only a glob it searches for files."""
     if args.pattern:
         yield from _routes(exec_intent.grep(args), by_shell.grep(args), partial(answers.grep, args))
     elif args.glob:
@@ -259,5 +258,5 @@ WAYS: Final[dict[str, Callable[[pb.ExecServerMessage], Iterator[RedirectRoute]]]
     "delete_args": lambda exec_: _delete(exec_.delete_args),
     "fetch_args": lambda exec_: _fetch(exec_.fetch_args),
 }
-"""Exec kind -> the ways to do it. Kinds that are not here (diagnostics, a shell that outlives its call, MCP resources)
-have no equivalent among clients' tools."""
+"""Exec kind -> its ways. Other kinds (diagnostics, a shell that outlives its call, MCP resources) have no equivalent
+among clients' tools."""

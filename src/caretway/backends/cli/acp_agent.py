@@ -1,8 +1,8 @@
-"""One warm ACP process: handshake, sign-in, new, resumed, loaded and listed sessions, mode, model and its options,
-prompts with images, cancel; a timeout for each call; a line that is too long ends it. Knows nothing of turns.
+"""One warm ACP process: handshake, sign-in, sessions (new, resumed, loaded, listed), mode, model and its options,
+prompts with images, cancel. Each call has a timeout; a line that is too long ends the process. Knows no turns.
 
-Speaks plain ACP, so any agent of that protocol can stand behind it; Cursor's own are the methods with `EXTENSION` and
-the name of its sign-in method.
+Speaks plain ACP, so any ACP agent works; only the methods with the prefix `EXTENSION` and the name of the sign-in
+method are specific to Cursor.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from .models import (
 from .process import AgentChildGroup
 from .prompt import Prompt
 
-# ---- JSON-RPC 2.0, one message per line, both directions: answers matched to requests by id, each request of the agent
-# answered, lines that are no message reported. Knows no pipes and no methods.
+# ---- JSON-RPC 2.0, one message per line, in both directions: matches answers to requests by id, answers each request
+# of the agent, reports lines that are not messages. Knows no pipes and no methods.
 #
-# In: lines, and our requests. Out: lines through `send`, answers through futures. An agent that waits for an answer
-# waits for ever.
+# Input: lines, and the gateway's requests. Output: lines through `send`, answers through futures. An agent waits for an
+# answer without a time limit.
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class RpcHandler(Protocol):
     def notified(self, method: str, params: Mapping[str, Any]) -> None: ...
 
     def asked(self, method: str, params: Mapping[str, Any]) -> object:
-        """Send a request and return its result; raises RpcError."""
+        """Answer the agent's request with the returned result; raises RpcError to refuse it."""
         ...
 
 
@@ -75,7 +75,7 @@ class Rpc:
         self._open: dict[int, asyncio.Future[Any]] = {}
 
     def request(self, method: str, params: Mapping[str, Any]) -> "asyncio.Future[Any]":
-        """Resolves to the result, or raises RpcError, or what `fail` was given."""
+        """Send a request. The future resolves to the result, or raises RpcError or the error given to `fail`."""
         self._next += 1
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_looked_at)
@@ -93,7 +93,7 @@ class Rpc:
                 answer.set_exception(error)
 
     def feed(self, line: bytes) -> bool:
-        """False when the line is not a message."""
+        """Process one line. Returns False if it is not a message."""
         try:
             message = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -137,18 +137,18 @@ class Rpc:
 
 
 def _looked_at(answer: "asyncio.Future[Any]") -> None:
-    """Nobody may be left to ask for the outcome; that is no news."""
+    """Mark the exception as retrieved: an answer that no caller awaits is not logged as an error."""
     if not answer.cancelled():
         answer.exception()
 
 
-# ---- Answers to what an ACP agent asks its client: permissions by setting, questions skipped, plans cancelled, unknown
-# methods refused. Pure.
+# ---- Answers to an ACP agent's requests: permissions by setting, questions skipped, plans cancelled, unknown methods
+# refused. Pure.
 #
-# Nobody sits in front of a gateway.
+# No person can answer at a gateway.
 
 EXTENSION: Final = "cursor/"
-"""What Cursor's methods begin with that are its own."""
+"""The prefix of Cursor's own methods."""
 _ALLOW: Final = ("allow_once", "allow_always")
 _REJECT: Final = ("reject_once", "reject_always")
 
@@ -159,7 +159,7 @@ _FIXED: Final[Mapping[str, object]] = {
 
 
 def answer(method: str, params: Mapping[str, Any], *, allow: bool) -> object:
-    """The result; raises RpcError for what our client cannot do."""
+    """The result for the agent's request; raises RpcError for a method that the gateway does not support."""
     if method == "session/request_permission":
         return {"outcome": _permission(params.get("options"), _ALLOW if allow else _REJECT)}
     if method in _FIXED:
@@ -170,8 +170,8 @@ def answer(method: str, params: Mapping[str, Any], *, allow: bool) -> object:
 
 
 def calls_server(params: Mapping[str, Any], server: str) -> bool:
-    """A permission is asked for a call of this MCP server. Commands and edits are of other kinds, whatever they are
-    called."""
+    """Whether a permission request is about a tool of this MCP server. The kind excludes commands and edits with a
+    similar title."""
     call = params.get("toolCall")
     if not server or not isinstance(call, dict) or call.get("kind") not in (None, "other"):
         return False
@@ -193,7 +193,7 @@ NOISE_LINES: Final = 32
 
 Update = Callable[[Mapping[str, Any]], None]
 Servers = Sequence[Mapping[str, Any]]
-"""MCP servers for a session, as ACP names them."""
+"""MCP servers for a session, in ACP's form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,24 +203,24 @@ class AcpSetup:
     """The session mode to choose; empty leaves the agent's own."""
     model: str
     allow: bool
-    """What permission requests are answered."""
+    """Whether permission requests are granted."""
     version: str
     sign_in: bool
-    """Call `authenticate`: not needed, and not tried, with an API key."""
+    """Call `authenticate`, which is not needed with an API key."""
     call_timeout: float
     line_bytes: int
     clean: Callable[[str], str] = str
-    """Takes secrets out of what the program says."""
+    """Removes secrets from the program's messages."""
     server: str = ""
-    """The gateway's MCP server, whose calls are allowed; empty: none."""
+    """The name of the gateway's MCP server, whose calls are allowed; empty if there is none."""
     learn: Callable[[str, Parameters], None] = lambda model, parameters: None
-    """Told which options a model has."""
+    """Receives a model's options."""
 
 
 class AcpAgent:
     def __init__(self, setup: AcpSetup) -> None:
         self.sessions: dict[str, tuple[SessionOption, ...]] = {}
-        """Sessions that this process holds in memory, and how they are set."""
+        """Sessions that this process holds in memory, with their options."""
         self.can_load = self.can_resume = self.can_list = self.takes_images = self.takes_mcp = False
         self._setup = setup
         self._rpc = Rpc(self._send, self)
@@ -235,7 +235,7 @@ class AcpAgent:
         return self._child is not None and self._child.alive and self._gone is None
 
     async def start(self, children: AgentChildGroup) -> None:
-        """Raises GatewayError when there is no agent to talk to; nothing is left of it then."""
+        """Start the process and its handshake. Raises GatewayError if they fail; then no process is left."""
         self._child = await children.start(self._setup.command, self)
         try:
             await self._handshake()
@@ -279,8 +279,8 @@ class AcpAgent:
         return session
 
     async def load_session(self, session: str, cwd: str, servers: Servers = (), wish: ModelWish = NO_WISH) -> None:
-        """Resumed where the agent can, which does not tell the whole history again. Raises GatewayError(TURN_GONE) when
-        the agent no longer has it."""
+        """Resume the session, or load it if the agent cannot resume, which repeats the whole history. Raises
+        GatewayError(TURN_GONE) if the agent no longer has the session."""
         if not self.can_load and not self.can_resume:
             raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent cannot load an earlier session.")
         method = "session/resume" if self.can_resume else "session/load"
@@ -294,11 +294,11 @@ class AcpAgent:
         await self._set_options(session, read_options(loaded), wish)
 
     async def go_on(self, session: str, wish: ModelWish) -> None:
-        """Continue a session that is in memory, with the model that is wanted now."""
+        """Continue a session in memory with the model of `wish`."""
         await self._set_options(session, self.sessions[session], wish)
 
     async def listed_sessions(self, cwd: str) -> tuple[str, ...]:
-        """Ids of the sessions that it keeps for a directory, the first page of them."""
+        """Ids of the sessions that the agent keeps for a directory; only the first page."""
         answer = await self._call("session/list", {"cwd": cwd})
         rows = answer.get("sessions")
         return tuple(str(_object(row).get("sessionId")) for row in rows) if isinstance(rows, list) else ()
@@ -310,7 +310,7 @@ class AcpAgent:
         await self._call("session/set_mode", {"sessionId": session, "modeId": wanted})
 
     async def _choose_model(self, session: str, models: Mapping[str, Any]) -> None:
-        """The process was started for its model; ids within a session may carry parameters in brackets."""
+        """Choose the process's model if the session has another. Ids in a session may have parameters in brackets."""
         wanted, current = self._setup.model, str(models.get("currentModelId") or "")
         if wanted in ("", "auto", "default") or _base(current) == _base(wanted):
             return
@@ -340,7 +340,7 @@ class AcpAgent:
     # ---- prompts
 
     def prompt(self, session: str, prompt: Prompt, update: Update) -> "asyncio.Future[Any]":
-        """Resolves when the whole turn is over: however long that takes, it is not a call that is late."""
+        """Send a prompt. The future resolves when the whole turn is over, without a time limit."""
         blocks: list[Mapping[str, Any]] = [{"type": "text", "text": prompt.text}]
         blocks += [
             {"type": "image", "mimeType": image.mime_type, "data": base64.b64encode(image.data).decode()}
@@ -366,7 +366,7 @@ class AcpAgent:
         if self._child is not None:
             await self._child.aclose()
 
-    # ---- the other side
+    # ---- the process
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._gone is not None:
@@ -389,8 +389,8 @@ class AcpAgent:
             self._tell(method, params)
 
     def _tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Cursor's own news of a prompt (a subagent, a plan, a question), which come with an id or without. One prompt
-        at a time: they need not say which."""
+        """Forward Cursor's own messages about a prompt (a subagent, a plan, a question). A message without a session id
+        belongs to the only running prompt."""
         session = params.get("sessionId")
         heard = [update for name, update in self._listeners.items() if session in (None, name)]
         if len(heard) == 1:

@@ -1,7 +1,6 @@
-"""A turn in ACP mode with the client's own tools: offered on the gateway's MCP server, where the program's calls wait
-for their results, and one prompt lives through the whole tool loop. When a step of calls is complete; a program
-that does not look at the tools or rejects their calls (then they are text, from the next try on); a call that the
-program gave up.
+"""A turn in ACP mode with the client's tools. The gateway's MCP server offers the tools, the program's calls wait there
+for their results, and one prompt lasts for the whole tool loop. Decides when a step of calls is complete. If the
+program does not list the tools or rejects their calls, the next attempt sends the tools as text.
 """
 
 import asyncio
@@ -40,27 +39,27 @@ from .tool_server import SERVER, Answer, McpUse, listed_tools, refusal, tool_ans
 
 VIA: Final = "acp-tools"
 LOOKED_AT_S: Final = 5.0
-"""How long a program may take to ask for the tools before it gets its prompt."""
+"""Seconds that a program may take to list the tools before it gets its prompt."""
 SIBLING_QUIET_S: Final = 0.2
 SIBLING_CAP_S: Final = 1.5
-"""A step of calls is complete after so much quiet, or so long after its first call."""
+"""A step of calls is complete after `SIBLING_QUIET_S` of silence, or `SIBLING_CAP_S` after its first call."""
 UNANNOUNCED_S: Final = 2.0
-"""How long a step waits for the program's own word of a call, which comes after all that was said before it, and for a
-call that was announced. A program whose output is cut is gone by then, and the step with it."""
+"""Seconds that a step waits for the announcement of a call, which follows all earlier text, and for announced calls.
+A program whose output was cut has ended by then, and its step with it."""
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 
 class ToolHost(Protocol):
-    """What such a turn asks of the backend."""
+    """The backend's interface for a turn with tools."""
 
     async def offer(self, turn: "AcpToolTurn") -> str:
-        """The address at which its tools are offered, with everything that the program wants on disk."""
+        """Offer the turn's tools and write the files that the program needs. Returns the MCP server's address."""
         ...
 
     def withdraw(self, url: str) -> None: ...
 
     def refused(self, build: object, reason: str, *, for_good: bool) -> None:
-        """This build gets tools as text: for some time, or until it is updated."""
+        """Send tools to this build as text, for some time or, with `for_good`, until it is updated."""
 
     def parked(self, turn: "AcpToolTurn") -> None: ...
 
@@ -80,16 +79,16 @@ class ParkedCall:
     arguments: str
     values: Mapping[str, Any]
     number: object
-    """Of the message that asked for it."""
+    """The id of the request for this call."""
     answer: "asyncio.Future[Answer]"
     shown: bool = False
     gone: bool = False
-    """The program does not wait any more."""
+    """The program no longer waits for the result."""
 
 
 @dataclass(slots=True)
 class _Step:
-    """What a paused turn collects."""
+    """Events that arrive while the turn is paused."""
 
     later: list[Event] = field(default_factory=list)
     size: int = 0
@@ -108,7 +107,7 @@ class AcpToolTurn(AcpTurn):
         self._paused: _Step | None = None
         self._gone = False
         self._answering = False
-        """This response has shown something."""
+        """The current response has produced events."""
         self._refused = ""
         self._url = ""
         self._timer: asyncio.TimerHandle | None = None
@@ -154,7 +153,7 @@ class AcpToolTurn(AcpTurn):
     async def _open_session(self, agent: AcpAgent) -> None:
         if not agent.takes_mcp:
             self._refuse("this build takes no MCP servers over HTTP", for_good=True)
-        if self._url:  # of a process that died
+        if self._url:  # the address of a process that died
             self._host.withdraw(self._url)
             self._calls.clear()
             self._announced.clear()
@@ -164,7 +163,7 @@ class AcpToolTurn(AcpTurn):
             self._refuse(f"its approval of our MCP server could not be written ({failure.strerror})")
         servers = [{"type": "http", "name": SERVER, "url": self._url, "headers": []}]
         resume, workspace = self._launch.work.resume, self._launch.work.workspace
-        if resume:  # also where the process holds it: it has to hear of the new address
+        if resume:  # also for a session in memory, which needs the new address
             await agent.load_session(resume, workspace, servers, self._launch.wish)
             self._session = resume
         else:
@@ -184,11 +183,11 @@ class AcpToolTurn(AcpTurn):
             call.answer.cancel()
 
     def _refuse(self, reason: str, *, for_good: bool = False) -> None:
-        """Tools will be text: the whole request is sent again."""
+        """Send the tools as text from now on. Raises TURN_GONE, so that the whole request is sent again."""
         self._host.refused(self._launch.build, reason, for_good=for_good)
         raise GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
 
-    # ---- what the MCP server asks
+    # ---- calls from the MCP server
 
     def listed(self) -> None:
         self._looked.set()
@@ -219,7 +218,7 @@ class AcpToolTurn(AcpTurn):
             raise
 
     def _give_up_demand(self) -> None:
-        """Give the run up: the model calls other tools after both rejections. Its text is the answer."""
+        """End the run with the model's text, because the model still calls other tools after its rejections."""
         started, usage = self._translator.paused(0)
         self._take([*started, UsageReported(usage), self._named.note, TurnEnded()])
         self._gone = True
@@ -227,7 +226,7 @@ class AcpToolTurn(AcpTurn):
             self._closing.set_result(None)
 
     def _settle(self) -> None:
-        """The number of calls of a step is unknown: after a short silence it is complete."""
+        """Restart the timer that ends the step: the number of calls is unknown, so a short silence completes it."""
         now = self._loop.time()
         if self._timer is None:
             self._first_call = now
@@ -260,10 +259,10 @@ class AcpToolTurn(AcpTurn):
         started, usage = self._translator.paused(chars)
         self._take([*started, *events, UsageReported(usage), TurnPaused()])
         self._paused, self._resting = _Step(), True
-        self._slot.leave()  # its process waits, and works for nobody
+        self._slot.leave()  # the process only waits, so another turn may run
         self._host.parked(self)
 
-    # ---- what the program says
+    # ---- messages from the program
 
     def _update(self, update: Mapping[str, Any]) -> None:
         if not self._announced.hear(update):
@@ -283,7 +282,7 @@ class AcpToolTurn(AcpTurn):
             self._answering = self._answering or not isinstance(last, TurnFailed)
             super()._take(events)
         elif isinstance(last, TurnEnded | TurnFailed):
-            self._gone = True  # it did not wait for the results: the history is told anew
+            self._gone = True  # the program did not wait for the results: the history is sent again
         else:
             self._paused.later += events
             self._paused.size += sum(map(weight, events))
@@ -291,7 +290,7 @@ class AcpToolTurn(AcpTurn):
                 self.close()
 
     def _failed(self, error: GatewayError) -> None:
-        """A program that dies with the results in its hands: they are in the history, which is sent again."""
+        """Report TURN_GONE for a program that died after it received results: the history with them is sent again."""
         if self._called and not self._answering and error.kind is ErrorKind.UPSTREAM_DOWN and not error.code:
             error = GatewayError(ErrorKind.TURN_GONE, f"cursor-agent is gone: {error.message}")
         super()._failed(error)

@@ -1,7 +1,7 @@
-"""ACP's `session/update` notifications and prompt results -> events: text, thinking, the agent's own tools, stop
-reasons, usage; exactly one terminal event. No I/O.
+"""Translates ACP's `session/update` notifications and prompt results into events: text, thinking, the agent's own
+tools, stop reasons, usage; exactly one terminal event. No I/O.
 
-In: updates of one prompt, then its result. Remembered: calls announced and open.
+Input: updates of one prompt, then its result. The state is the announced and open calls.
 """
 
 import time
@@ -33,7 +33,7 @@ _STOPS: Final[Mapping[str, StopReason]] = {
 }
 MAX_PLAN: Final = 100
 UNDERWAY: Final = 5
-"""How many calls may be under way while the model is being told something."""
+"""Calls that may still begin before a correction reaches the model."""
 _NAMES: Final[Mapping[str, str]] = {
     "execute": "bash",
     "read": "read",
@@ -47,9 +47,9 @@ class AcpTranslator:
     def __init__(self, *, showing: Showing, prompt_chars: int = 0, guard: LiveGuard | None = None) -> None:
         self.over = self.succeeded = False
         self.correction = ""
-        """What the loop guard says to the model. Emptied when it is sent."""
+        """The loop guard's message to the model, cleared when it is sent."""
         self._patience = 0
-        """Calls that may still begin before the model can get it."""
+        """Calls that may still begin before the correction reaches the model."""
         self._guard = guard or LiveGuard(GuardSettings(), time.monotonic, prompt_chars)
         self._showing: Showing = showing
         self._started = False
@@ -88,7 +88,7 @@ class AcpTranslator:
                 headline = title(name, about | {"description": about.get("description") or about.get("title")})
                 events += shown(OwnCall("", name, about, headline), self._showing, len(self._calls) + 1)
             case _:
-                pass  # its commands, its mode, its title: nothing that an answer shows
+                pass  # commands, mode, title: not shown in an answer
         return self._begun(events)
 
     def _written(self, text: str) -> list[Event]:
@@ -96,7 +96,7 @@ class AcpTranslator:
         return [TextDelta(text)] if text else []
 
     def _plan(self, entries: object) -> list[Event]:
-        """What it means to do, shown as activity; the newest state of each entry."""
+        """The agent's plan as activity, with the current state of each entry."""
         rows = [row for row in entries if isinstance(row, dict)] if isinstance(entries, list) else []
         steps = [f"[{row.get('status') or 'pending'}] {row.get('content') or ''}" for row in rows[:MAX_PLAN]]
         if not steps:
@@ -132,7 +132,7 @@ class AcpTranslator:
         return []
 
     def corrected(self) -> None:
-        """The model gets the correction now: whatever it calls from here on counts."""
+        """The correction was sent: later calls count for the loop guard again."""
         self._patience = 0
 
     def _new(self, call_id: str, update: Mapping[str, Any]) -> OwnCall:
@@ -145,7 +145,7 @@ class AcpTranslator:
         return OwnCall(call_id, name, arguments or {"title": headline}, label)
 
     def result(self, result: object) -> list[Event]:
-        """The answer to the last `session/prompt` of the turn."""
+        """The events for the answer to the turn's last `session/prompt`."""
         if self.over:
             return []
         self.over = True
@@ -159,7 +159,7 @@ class AcpTranslator:
         return self._begun([UsageReported(usage), TurnEnded(_STOPS.get(str(reason), StopReason.END))])
 
     def paused(self, call_chars: int) -> tuple[list[Event], Usage]:
-        """The end of a response with calls: its beginning if nothing was sent yet, and its estimated usage."""
+        """End a response with calls. Returns its start event if it was not sent yet, and its estimated usage."""
         begun: list[Event] = [] if self._started else [TurnStarted()]
         usage = run_usage(None, 0, self._prompt_chars, self._spoken_chars + call_chars)
         self._prompt_chars += self._spoken_chars + call_chars

@@ -1,8 +1,8 @@
-"""A turn in ACP mode: borrows a warm process, sends the prompt as a message, cancels it when the client is gone without
-losing the process, silence timeout, one retry if the process died unseen, backpressure. What the loop guard says is
-sent as another prompt; a process whose model does not listen is ended.
+"""A turn in ACP mode: borrows a warm process, sends the prompt, and cancels it if the client is gone, without losing
+the process. Retries once if the process died before any output. The loop guard's warning is sent as another prompt; if
+the loop continues, the process is ended.
 
-The prompt's answer may take as long as the model does. Only silence, or a process that ignores a cancel, ends it.
+The prompt has no time limit. Only silence, or a process that ignores a cancel, ends it.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ from .process import AgentChildGroup, Slot
 from .program import CliLimits, Work
 from .prompt import CliChat, Prompt, write_chat
 
-# ---- The pool of warm ACP processes: matched by build, workspace, model and mode, one turn at a time each, ended when
-# idle, dead, full of sessions or without their directory; the oldest idle one makes room.
+# ---- The pool of warm ACP processes: matched by build, workspace, model and mode; one turn at a time for each; ended
+# when idle, dead, full of sessions or without their directory; the oldest idle process makes room.
 #
-# How many turns may run is decided by `Slots`; how many processes may exist is decided here.
+# `Slots` limits the number of turns; the pool limits the number of processes.
 
 Prepare = Callable[[Work], AcpSetup]
 
@@ -50,7 +50,7 @@ class AcpPool:
         self._processes = processes
         self._idle_for = idle
         self._max_sessions = max_sessions
-        self._idle: list[Warm] = []  # the one that waits longest is first
+        self._idle: list[Warm] = []  # longest idle first
         self._busy: set[Warm] = set()
 
     @property
@@ -58,12 +58,12 @@ class AcpPool:
         return len(self._idle)
 
     async def take(self, work: Work, build: object, session: str = "") -> Warm:
-        """A process for this work; the one that holds `session`, if there is one. Give it back."""
+        """A process for this work, preferably one that holds `session`. The caller must `give` or `drop` it."""
         key = (build, work.workspace, _place(work.workspace), work.model, work.mode, work.force)
         for old in [warm for warm in self._idle if warm.key[0] != build]:
             self._let_go(old)  # the program was updated
         for old in [warm for warm in self._idle if warm.key[1] == key[1] and warm.key[2] != key[2]]:
-            self._let_go(old)  # its directory was cleared away and made again
+            self._let_go(old)  # its directory was deleted and created again
         fitting = [warm for warm in self._idle if warm.key == key and warm.agent.alive]
         if fitting:
             warm = next((one for one in fitting if session in one.agent.sessions), fitting[-1])
@@ -88,7 +88,7 @@ class AcpPool:
             return
         self._idle.append(warm)
         warm.timer = asyncio.get_running_loop().call_later(self._idle_for, self._let_go, warm)
-        if len(self._idle) > self._processes:  # more than can work were waiting for their clients
+        if len(self._idle) > self._processes:  # processes of paused turns came back above the limit
             self._let_go(self._idle[0])
 
     async def drop(self, warm: Warm) -> None:
@@ -121,26 +121,26 @@ class AcpPool:
 
 
 def _place(workspace: str) -> tuple[int, int] | None:
-    """Which directory has this name now."""
+    """The device and inode of the directory; None if it cannot be read."""
     try:
         found = os.stat(workspace)
     except OSError:
-        return None  # starting a program there says why
+        return None  # the start of a program in the directory reports the error
     return found.st_dev, found.st_ino
 
 
 TOLD_GRACES: Final = 5
-"""Times `exit_grace`: silence of a program whose prompt was cancelled to tell its model something."""
+"""The silence, as a multiple of `exit_grace`, that is allowed after a prompt was cancelled for a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcpLaunch:
     work: Work
-    """`work.resume` is the session to go on with; empty for a new one."""
+    """`work.resume` is the session to continue; empty for a new session."""
     build: object
     prompt: Prompt
     turns: int
-    """How many turns that session had."""
+    """The number of earlier turns in the session."""
     parent: bytes | None
     at: Circumstances
     wish: ModelWish = NO_WISH
@@ -172,15 +172,15 @@ class AcpTurn:
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._session = ""
         self._telling = ""
-        """What the model is told as soon as its prompt is cancelled."""
+        """The correction for the model, sent as soon as its prompt is cancelled."""
         self._looped = False
-        """The loop guard has ended the turn: the process goes, too."""
+        """The loop guard has ended the turn, so the process is ended too."""
         self._heard_at = 0.0
         self._warm: Warm | None = None
         self._closing: asyncio.Future[None] = self._loop.create_future()
-        """Done when the client is gone: the prompt is to be cancelled."""
+        """Done when the client is gone and the prompt must be cancelled."""
         self._resting = False
-        """The program waits for us: its silence is none."""
+        """The program waits for the gateway, so its silence does not count."""
         self._running = spawn(self._run(), "cursor-agent-acp")
 
     # ---- the reader's side
@@ -204,7 +204,7 @@ class AcpTurn:
             self._warm.agent.resume()
 
     async def aclose(self) -> None:
-        """Until the prompt is over, so that the process can be given back or is dead."""
+        """Close the turn and wait until the process is back in the pool or dead."""
         self.close()
         await asyncio.wait([self._running])
 
@@ -222,11 +222,11 @@ class AcpTurn:
             self._left()
 
     def _left(self) -> None:
-        """Hook: nothing more will come."""
+        """Hook for subclasses: the run is over."""
 
     async def _tried(self) -> None:
-        """Starts another process if this one died, or could not reach Cursor, before anything was seen. A session that
-        may have got the prompt is not continued: everything is sent again."""
+        """Send the prompt, with one retry in another process if this one died or could not reach Cursor before any
+        output. A resumed session may have received the prompt, so it raises TURN_GONE instead."""
         try:
             await self._prompted()
         except GatewayError as error:
@@ -247,14 +247,14 @@ class AcpTurn:
             kept = await self._converse(warm)
         finally:
             self._warm = None
-            warm.agent.resume()  # a slow reader of this turn holds back no other
+            warm.agent.resume()  # this turn's slow reader must not pause the next turn
             if kept:
                 self._pool.give(warm)
             else:
                 await self._pool.drop(warm)
 
     async def _converse(self, warm: Warm) -> bool:
-        """True when the process is fit for another turn."""
+        """Run the prompts of the turn. Returns whether the process is fit for another turn."""
         agent = warm.agent
         await self._open_session(agent)
         if self._closing.done():
@@ -275,7 +275,7 @@ class AcpTurn:
         return agent.alive and not self._looped
 
     def _ended(self, result: object) -> Prompt | None:
-        """The prompt is answered; the next one, if it was cancelled so that the model can be corrected."""
+        """Handle the prompt's answer. Returns the next prompt if this one was cancelled for a correction."""
         correction, self._telling = self._telling, ""
         cancelled = isinstance(result, dict) and result.get("stopReason") == "cancelled"
         if correction and cancelled and not self._closing.done():
@@ -296,7 +296,8 @@ class AcpTurn:
             self._session = work.resume
 
     async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
-        """True when the prompt was answered; False when it is to be cancelled: nobody listens, or nothing is heard."""
+        """Wait for the answer. Returns False if the prompt must be cancelled: the client is gone, or the program was
+        silent too long."""
         while True:
             allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
             silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at
@@ -308,20 +309,20 @@ class AcpTurn:
             if silent >= allowed:
                 self._failed(GatewayError(ErrorKind.TIMEOUT, f"cursor-agent was silent for {silent:.0f} s."))
                 return False
-            await self._first_of(answered, min(allowed - silent, patience))  # it may be warned, or its tool ends
+            await self._first_of(answered, min(allowed - silent, patience))  # a warning changes the limit
             if answered.done():
                 return True
             if self._closing.done():
                 return False
 
     async def _slot_reached(self) -> None:
-        """Or the client is gone before."""
+        """Wait until the slot is reached or the client is gone."""
         reached = spawn(self._slot.reached(), "cursor-agent-acp-slot")
         await self._first_of(reached)
         reached.cancel()
 
     async def _first_of(self, waited: "asyncio.Future[Any]", timeout: float | None = None) -> None:
-        """This one, or that the client is gone."""
+        """Wait for `waited`, the client's disconnect, or the timeout."""
         await asyncio.wait([waited, self._closing], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
     def _update(self, update: Mapping[str, Any]) -> None:

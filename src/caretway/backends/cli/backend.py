@@ -1,9 +1,8 @@
-"""The backend `cli`. For each turn it decides the workspace, print mode or ACP (tried once for each build), and whether
-a chat can go on. It writes images to files in print mode, and lists models and the status.
+"""The backend `cli`: Cursor through its official program, with the program's login. For each turn it chooses the
+workspace, print mode or ACP (tried once for each build), and whether a chat continues; it lists models and the status.
 
-Cursor through its official program, with the login that the program has. The turns themselves are in `print_turn` and
-`acp_turn`. Client tools are native where ACP and the program allow it (`native_tools`, `acp_tool_turn`), else text:
-`text_protocol` stands in front.
+`print_turn` and `acp_turn` run the turns. Client tools are native where ACP and the program allow it (`native_tools`,
+`acp_tool_turn`); otherwise `text_protocol` wraps this backend.
 """
 
 import asyncio
@@ -61,7 +60,7 @@ TransportName = Literal["auto", "acp", "print"]
 @dataclass(frozen=True, slots=True)
 class CliSetup:
     program: str
-    """As it was named; empty: looked for."""
+    """The program's name or path; empty means that it is searched for."""
     environment: Mapping[str, str]
     data_dir: Path
     version: str
@@ -76,18 +75,18 @@ class CliSetup:
     limits: CliLimits = field(default_factory=CliLimits)
     guard: GuardSettings = field(default_factory=GuardSettings)
     clean: Callable[[str], str] = str
-    """Takes secrets out of what the program says."""
+    """Removes secrets from the program's messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class _CliOpening:
-    """What a turn begins with, whichever way it travels."""
+    """What a turn begins with, in print mode and ACP."""
 
     program: Program
     work: Work
     prompt: Prompt
     chat: CliChat | None
-    """The one to go on with."""
+    """The chat to continue."""
     parent: bytes | None
     at: Circumstances
 
@@ -126,14 +125,14 @@ class CursorCliBackend:
             self._scratch, self._environment.get("HOME", ""), setup.version, limits.parked, own_tools=setup.force
         )
         self._acp_builds: dict[object, tuple[bool, float]] = {}
-        """Whether a build has ACP, and until when that is believed."""
+        """Build -> (whether its ACP works, until when this answer is valid)."""
         self._deciding = asyncio.Lock()
 
     @property
     def _by_key(self) -> bool:
         return "CURSOR_API_KEY" in self._environment or "CURSOR_AUTH_TOKEN" in self._environment
 
-    # ---- what the gateway asks
+    # ---- calls from the gateway
 
     async def models(self) -> Sequence[ModelInfo]:
         return with_aliases(await self._models.models())
@@ -168,7 +167,7 @@ class CursorCliBackend:
         return self._print(opening) if via == "print" else self._acp(opening, request)
 
     async def why_text(self, request: TurnRequest, snapshot: Snapshot | None) -> str:
-        """Why the tools of this request are sent as text; empty: the program calls them itself."""
+        """Why the tools of this request are sent as text; empty if the program calls them itself."""
         setup = self._setup
         if setup.tools == "text" or setup.transport == "print" or setup.mode == "plan":
             return "the settings say so"
@@ -180,7 +179,7 @@ class CursorCliBackend:
             if not await self._takes_acp(program, self._work(request, read_chat(snapshot))):
                 return "this build has no ACP mode"
         except GatewayError as refused:
-            return refused.message  # as the turn itself will say
+            return refused.message  # the turn fails with the same message
         return self._client_tools.refusal(program.build)
 
     async def aclose(self) -> None:
@@ -219,8 +218,8 @@ class CursorCliBackend:
         )
 
     def _with_files(self, prompt: Prompt, workspace: Path) -> tuple[str, Path]:
-        """Print mode takes text alone: pictures become files that the agent is told to look at. Only in a directory of
-        ours: nobody's workspace is written to."""
+        """Print mode takes only text: images become files, and the prompt names them. The files are written only in
+        the gateway's own directories, never in a user's workspace."""
         if not self._scratch.is_ours(workspace):
             raise GatewayError(
                 ErrorKind.UNSUPPORTED,
@@ -233,7 +232,7 @@ class CursorCliBackend:
 
     def _work(self, request: TurnRequest, chat: CliChat | None) -> Work:
         setup, model = self._setup, self._model(request.model)
-        if request.tools:  # the client's tools, which an agent may call; what it may do by itself is denied elsewhere
+        if request.tools:  # agent mode may call the client's tools; its own tools are denied elsewhere
             return Work(model, str(self._client_tools.workspace()), "agent", setup.force and setup.mode == "agent")
         return Work(model, str(self._workspace(request, chat)), setup.mode, setup.force)
 
@@ -251,7 +250,7 @@ class CursorCliBackend:
         return AcpToolTurn(*parts, offer=offer, host=self._client_tools)
 
     def _wish(self, request: TurnRequest) -> ModelWish:
-        """The name says the most, then what was chosen for it, then what the request says of thinking."""
+        """The wish for the session's model. The name takes precedence, then `parameters`, then effort and thinking."""
         name, said = self._model(request.model), dict[str, str]()
         if request.effort:
             said["effort"] = request.effort
@@ -263,7 +262,7 @@ class CursorCliBackend:
         return LiveGuard(self._setup.guard, time.monotonic, opening.at.prompt_chars, tells=tells)
 
     async def _takes_acp(self, program: Program, work: Work) -> bool:
-        """`auto`: the program says that it has ACP, and then proves it once. Asked again after an update."""
+        """Whether to use ACP. With `auto` each build of the program is tried once."""
         if self._setup.transport != "auto":
             return self._setup.transport == "acp"
         async with self._deciding:
@@ -275,9 +274,9 @@ class CursorCliBackend:
             return known
 
     async def _proves_acp(self, program: Program, work: Work) -> tuple[bool, float]:
-        """And until when that holds: what failed once may have been killed, or late."""
+        """(whether ACP works, until when this answer is valid). A failure may be temporary, so it is tried again."""
         try:
-            # A build without ACP would take the word for a prompt: its help is asked first.
+            # A build without ACP would take `acp` as a prompt, so its help is checked first.
             offered = await self.ask(("--help",), self._setup.limits.call)
             if not any(line.split()[:1] == ["acp"] for line in offered.stdout.splitlines()):
                 return False, math.inf

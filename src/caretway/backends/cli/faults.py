@@ -1,8 +1,8 @@
-"""cursor-agent's error texts (stderr, or stdout outside its JSON) -> GatewayError: model, quota with its reset date,
-rate, context, sign-in, trust, network, killed by a signal; ANSI colours removed. Pure.
+"""Converts cursor-agent's error texts (stderr, or stdout outside its JSON) into GatewayErrors: model, quota with its
+reset date, rate, context, sign-in, trust, network, signals. Removes ANSI colours. Pure.
 
-One table, first match wins: model before quota before credentials before network, because a quota message may speak of
-signing in. Never given the model's own words. Samples of every row are in the tests.
+The first match in the table wins: model, quota, credentials, network, because a quota message may mention signing in.
+The input never includes the model's own text. The tests have samples for every row.
 """
 
 import re
@@ -30,7 +30,7 @@ def plain(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What the words alone do not tell."""
+    """Facts about the run that the error text does not contain."""
 
     model: str = ""
     prompt_chars: int = 0
@@ -39,7 +39,7 @@ class Circumstances:
     """Unix seconds."""
     exit_code: int | None = None
     clean: Callable[[str], str] = str
-    """Takes secrets out of what is shown: the program writes what it likes."""
+    """Removes secrets from the displayed text, because the program may print any text."""
 
     @property
     def half_full(self) -> bool:
@@ -62,7 +62,7 @@ def _quota(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
 
 
 def _exhausted(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
-    """The bare code is sent for a full context and for much else: the prompt's size decides."""
+    """The error for a bare `resource_exhausted`, which has many causes: a large prompt means a full context."""
     if at.half_full:
         return _overflow(said, match, at)
     hint = without_reason(AskedRun(at.model, only=PROGRAM_CAUSES))
@@ -164,12 +164,12 @@ TABLE: Final = tuple((re.compile(words, re.IGNORECASE), make) for words, make in
 _LOOSE_AUTH: Final = re.compile(
     r"(?<![\w./\\-])o?auth(?![\w/\\-]|\.\w)|\bnot authorized\b|\bplease authenticate\b", re.IGNORECASE
 )
-"""Words of sign-in that an error may have and a notice too: `auth` alone, outside paths. They count in an error that no
-row of the table knows."""
+"""Sign-in words that errors and notices both use, such as `auth` outside paths. They count only in an error that
+matches no row of the table."""
 
 
 def classify(said: str, at: Circumstances) -> GatewayError:
-    """Always an error: the caller knows that something went wrong."""
+    """The error for a run that the caller knows has failed."""
     said = at.clean(plain(said)).strip()
     for words, make in TABLE:
         if (match := words.search(said)) is not None:
@@ -178,7 +178,7 @@ def classify(said: str, at: Circumstances) -> GatewayError:
 
 
 def is_known(said: str) -> bool:
-    """A row of the table says what it means."""
+    """Whether a row of the table matches the text."""
     return any(words.search(plain(said)) for words, _ in TABLE)
 
 
@@ -190,7 +190,7 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
         )
     if (match := _LOOSE_AUTH.search(said)) is not None:
         return _signed_out(said, match, at)
-    if at.exit_code == 0:  # what else it said is no reason
+    if at.exit_code == 0:  # other output does not explain the failure
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, "cursor-agent ended before its answer did (exit code 0).", shown or _AGAIN
         )
@@ -204,7 +204,7 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
 
 
 def reset_time(said: str, now: float) -> tuple[float | None, str]:
-    """Seconds until the usage resets and the day as it was written; (None, "") when it does not say."""
+    """(seconds until the usage resets, the day); (None, "") if the text has no date."""
     found = re.search(r"resets? (?:on|at) (\d{1,2})/(\d{1,2})/(\d{4})", said, re.IGNORECASE)
     if found is None:
         return None, ""

@@ -1,10 +1,9 @@
-"""cursor-agent's models. Its list: parsed from its text, kept on disk, served stale while a newer one is fetched; only
-`auto` when there is none; a row for each alias. And how a session of ACP is set to a model: its base and its options
-(effort, thinking, fast, context), from the name and the wishes of a request.
+"""cursor-agent's models: parses the program's list, keeps it on disk, serves it stale during a refresh, and serves only
+`auto` if there is no list. Also chooses a model's base and options (effort, thinking, fast, context) in an ACP session,
+from the name and the parameters of a request.
 
-Listing needs no login. The program offers options only for the model that a session has, and offers others after
-another model is chosen: so one option is set at a time, and looked at again. Fast costs more, and is never chosen
-unless it is asked for.
+Listing needs no login. The program offers options only for the session's current model, so one option is set at a
+time and the offer is read again. Fast costs more and is chosen only on request.
 """
 
 import asyncio
@@ -27,25 +26,25 @@ from ...processes.tasks import spawn
 from ...storage.private_file import open_file, write_file
 from .faults import plain
 
-# ---- Is cursor-agent signed in? Its `status` as JSON or text; a yes is kept for a minute and renewed in the
-# background, a no for 2 s, both forgotten after a sign-in error; a program that cannot say is trusted.
+# ---- The sign-in status of cursor-agent, from its `status` as JSON or text: a yes is kept for a minute and renewed in
+# the background, a no for 2 s; a sign-in error drops both. An unknown status counts as signed in.
 #
-# Only the program itself knows: that its files exist proves nothing.
+# Only the program knows its status: the existence of its files proves nothing.
 
 Ask = Callable[[Sequence[str], float], Awaitable[Output]]
-"""(arguments, limit in seconds) -> what the program said."""
+"""(arguments, limit in seconds) -> the program's output."""
 
 NO_FRESH_S: Final = 2.0
-"""A "no" is believed for a shorter time: its reader is about to sign in."""
+"""Seconds for which a "no" is kept: short, because its reader is about to sign in."""
 
-# "Not logged in" contains "logged in": the negative is looked for first.
+# "Not logged in" contains "logged in", so the negative is checked first.
 _NO: Final = re.compile(r"not (?:logged|signed) in|not authenticated|authentication required|logged out", re.IGNORECASE)
 _YES: Final = re.compile(r"(?:logged|signed) in|login successful|\bauthenticated\b", re.IGNORECASE)
 _WHO: Final = re.compile(r"(?:logged|signed) in as ([^\s(]+)", re.IGNORECASE)
 
 
 def read_status(said: str) -> BackendStatus | None:
-    """What a `status` answer means, in its JSON or its text form; None when it says neither yes nor no."""
+    """The meaning of a `status` answer in JSON or text; None if it says neither yes nor no."""
     said = plain(said)
     try:
         value = msgspec.json.decode(said)
@@ -94,8 +93,8 @@ class CliAccount:
             return self._known
 
     async def require(self) -> None:
-        """Raises GatewayError(SIGNED_OUT). A program that cannot say is given the benefit of the doubt: its own error
-        will tell. A "yes" that is getting old is asked for again while the turn begins, not before it."""
+        """Raises GatewayError(SIGNED_OUT) if the program is not signed in. An unknown status passes: the program's own
+        error reports the rest. An old "yes" is checked again in the background."""
         if self._known is not None and self._known.signed_in and not self._lock.locked():
             if self._clock() >= self._until:
                 spawn(self._ask_again(), "cursor-agent-status")
@@ -130,13 +129,13 @@ class CliAccount:
 log = logging.getLogger(__name__)
 
 MAX_BYTES: Final = 8 * 2**20
-"""Of the file with the list."""
+"""Bytes that are read of the file with the list."""
 FALLBACK: Final = (ModelInfo("auto", "Auto"),)
 _ROW: Final = re.compile(r"^\s*[*•]?\s*([A-Za-z0-9][\w.:/\-\[\]=,]*)\s+[-–]\s+(\S.*?)\s*$")
 _MARKS: Final = re.compile(r"\s*\((?:current|default)\)", re.IGNORECASE)
 
 CAPABILITY: Final = "parameterizedModelPicker"
-"""What a client names in `initialize` to get base models and options. Without it each model has one fixed variant."""
+"""The client capability for base models and options. Without it each model has one fixed variant."""
 AUTOMATIC: Final = ("", "auto", "default")
 MOST_CHOICES: Final = 8
 _WORDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -144,14 +143,14 @@ _WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "thinking": ("thinking", "true"),
     **{effort: ("effort", effort) for effort in SCALE},
 }
-"""Words at the end of a flat id, and what they mean."""
+"""Words at the end of a flat id -> (option, value)."""
 
 Parameters = tuple[tuple[str, tuple[str, ...]], ...]
-"""Of a model, with their values."""
+"""A model's parameters with their values."""
 
 
 def read_models(said: str) -> tuple[ModelInfo, ...]:
-    """Lines such as `id - Display Name  (current) (default)`; everything else is decoration."""
+    """The models from lines such as `id - Display Name  (current) (default)`. Other lines are ignored."""
     found: dict[str, ModelInfo] = {}
     for line in plain(said).splitlines():
         if (row := _ROW.match(line)) is not None:
@@ -161,7 +160,7 @@ def read_models(said: str) -> tuple[ModelInfo, ...]:
 
 
 BUILT_IN: Final = ("gpt-4", "gpt-4o", "gpt-3.5-turbo", "claude-sonnet-4-5", "claude-opus-4-5", "claude-3-5-sonnet")
-"""Names that clients have built in: `auto`, unless Cursor has a model of that name."""
+"""Names that clients have built in. They stand for `auto` unless Cursor has a model with the name."""
 
 
 def with_aliases(models: Sequence[ModelInfo]) -> tuple[ModelInfo, ...]:
@@ -204,7 +203,7 @@ class ModelList:
         return frozenset(model.id for model in self._models)
 
     def learn(self, model: str, parameters: Parameters) -> None:
-        """What can be set of a model is told only by a session that has it."""
+        """Store a model's parameters, which only a session with that model reports."""
         if any(one.id == model and one.parameters != parameters for one in self._models):
             rows = (replace(one, parameters=parameters) if one.id == model else one for one in self._models)
             self._models = tuple(rows)
@@ -232,7 +231,7 @@ class ModelList:
             self._models = tuple(_row(row) for row in kept["models"])
             self._fetched_at = float(kept["fetched_at"])
         except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            self._models = ()  # none yet, or one that another version wrote
+            self._models = ()  # no list yet, or a list of another version
 
     def _save(self) -> None:
         rows = [
@@ -264,7 +263,7 @@ class SessionOption:
 @dataclass(frozen=True, slots=True)
 class ModelWish:
     name: str = ""
-    """A base, a flat id (`NAME-high-fast`) or an id with brackets (`NAME[effort=high]`)."""
+    """A base id, a flat id (`NAME-high-fast`) or an id with brackets (`NAME[effort=high]`)."""
     parameters: tuple[tuple[str, str], ...] = ()
 
 
@@ -272,7 +271,7 @@ NO_WISH: Final = ModelWish()
 
 
 def read_options(answer: Mapping[str, Any]) -> tuple[SessionOption, ...]:
-    """`configOptions` of an answer; groups of values are taken apart."""
+    """The `configOptions` of an answer, with groups of values flattened."""
     found = []
     rows = answer.get("configOptions")
     for row in rows if isinstance(rows, list) else ():
@@ -299,7 +298,7 @@ def model_option(options: Sequence[SessionOption]) -> SessionOption | None:
 
 
 def model_parameters(options: Sequence[SessionOption]) -> Parameters:
-    """The options of the session's model, as its row of the list has them."""
+    """The options of the session's model, in the form of the model list."""
     own = (one for one in options if not {"model", "mode"} & {one.id, one.category})
     return tuple((one.id, one.values) for one in own if one.values)
 
@@ -307,11 +306,11 @@ def model_parameters(options: Sequence[SessionOption]) -> Parameters:
 def next_choice(
     wish: ModelWish, options: Sequence[SessionOption], made: Collection[str] = ()
 ) -> tuple[str, str] | None:
-    """(option, value) to set next; None: nothing is left to do. `made`: options that were set already."""
+    """The next (option, value) to set; None if nothing is left. `made`: options that were already set."""
     model = model_option(options)
     meant = _meant(wish.name, model.values) if model is not None and wish.name not in AUTOMATIC else None
     if model is None or meant is None:
-        return None  # the program was started for the model, and has the last word
+        return None  # the program was started with the model and decides
     base, said = meant
     if model.current != base:
         return (model.id, base) if model.id not in made else None
@@ -328,7 +327,7 @@ def _is(option: SessionOption, key: str) -> bool:
 
 
 def _meant(name: str, bases: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-    """The base that a name begins with, and what the rest of it says; None: nothing that is offered."""
+    """(base, options) that the name stands for; None if no offered base fits."""
     bare, _, inside = name.partition("[")
     if bare in bases:
         pairs = (part.partition("=") for part in inside.rstrip("]").split(",") if "=" in part)
@@ -337,4 +336,4 @@ def _meant(name: str, bases: Sequence[str]) -> tuple[str, dict[str, str]] | None
         words = bare.removeprefix(f"{base}-").split("-")
         if bare.startswith(f"{base}-") and all(word in _WORDS for word in words):
             return base, dict(_WORDS[word] for word in words)
-    return next(((one, {}) for one in bases if one.partition("[")[0] == bare), None)  # one fixed variant of each
+    return next(((one, {}) for one in bases if one.partition("[")[0] == bare), None)  # one variant of each base

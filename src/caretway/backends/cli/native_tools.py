@@ -1,6 +1,5 @@
-"""Client tools that cursor-agent calls itself: the directory, the approvals and the MCP server behind them, which
-builds refuse them, why and for how long, and how many turns may wait for a client (the one that waits longest goes
-first).
+"""Client tools that cursor-agent calls itself: their directory, approvals and MCP server; which builds refuse the
+tools, why and for how long; and the limit of turns that wait for a client (the longest waiting turn is closed first).
 """
 
 import contextlib
@@ -23,12 +22,12 @@ from .process import Scratch
 from .program import AGAIN_S
 from .tool_server import SERVER, ToolServer
 
-# ---- What cursor-agent wants on disk before it uses an MCP server: its approval for one project path, below the user's
-# home, and the rule that allows its calls, in the project itself; and what the model is told of its own tools there.
-# Written for a directory of our own only, and taken away again; nothing else in the user's configuration is touched.
+# ---- The files that cursor-agent needs before it uses an MCP server: an approval for one project path, below the
+# user's home; in the project the rule that allows the server's calls, and a text about the model's own tools. They are
+# written only for the gateway's directory, and removed again; the user's other configuration is not changed.
 #
-# The approvals are a list of `NAME-HASH`, where the hash is over the project's real path and the server's
-# configuration: our approval fits no other project and no other server.
+# The approvals are a list of `NAME-HASH`, where the hash covers the project's real path and the server's
+# configuration: the approval fits no other project and no other server.
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +35,8 @@ FILE: Final = "mcp-approvals.json"
 MAX_FILE_BYTES: Final = 2**20
 _ODD: Final = re.compile(r"[^A-Za-z0-9]+")
 _DENIED: Final = ("Shell(*)", "Write(**)")
-"""What the program may not do by itself beside the client's tools, unless the user lets it. It may read: it keeps the
-descriptions of tools, and results that are long, in files of its own."""
+"""The program's own tools that are denied unless the user allows them. It may read, because it keeps descriptions of
+tools and long results in its own files."""
 INSTEAD: Final = f"""---
 description: Which tools there are
 alwaysApply: true
@@ -45,7 +44,7 @@ alwaysApply: true
 Your own shell and your own edits are off here, and this directory is empty: the user works elsewhere. For commands,
 files and searches call the tools of the MCP server `{SERVER}`. They run where the user works, and are allowed.
 """
-"""A rule of the project, as Cursor has them. A model that tries its own shell is rejected, and knows why."""
+"""A project rule in Cursor's format. It explains to the model why its own shell is rejected."""
 
 
 def project_slug(path: str) -> str:
@@ -72,7 +71,8 @@ class Approvals:
         self._given: set[str] = set()
 
     def allow(self, *, own_tools: bool) -> None:
-        """Approving a server does not approve its calls: this rule does. It holds in this directory alone."""
+        """Write the rule that allows the server's calls, which the server's approval does not. It applies only in this
+        directory."""
         rules = {"allow": [f"Mcp({SERVER}:*)"], "deny": [] if own_tools else list(_DENIED)}
         folder = self._workspace / ".cursor"
         write_file(folder / "cli.json", json.dumps({"permissions": rules}, indent=2), durable=False)
@@ -80,7 +80,7 @@ class Approvals:
             write_file(folder / "rules" / f"{SERVER}.mdc", INSTEAD, durable=False)
 
     def give(self, url: str) -> None:
-        """Before the server is named to the program. Raises OSError."""
+        """Approve the server at `url`. Call this before the program learns the address. Raises OSError."""
         self._given.add(approval(SERVER, self._path, server_config(url)))
         self._write()
 
@@ -90,7 +90,7 @@ class Approvals:
             self._write()
 
     def close(self) -> None:
-        """Removes everything of ours. What the program keeps of its chats stays."""
+        """Remove the gateway's approvals. The program's own files about its chats stay."""
         self._given.clear()
         try:
             self._write()
@@ -98,7 +98,7 @@ class Approvals:
             log.warning("%s could not be removed: %s", self._file, failure.strerror)
 
     def _write(self) -> None:
-        """Write the approvals, keeping those of others: the program may have approved something itself."""
+        """Write the approvals, and keep the file's other approvals, which the program may have added."""
         ours = {one for one in self._read() if not one.startswith(f"{SERVER}-")} | self._given
         if not ours:
             self._file.unlink(missing_ok=True)
@@ -130,13 +130,13 @@ class ClientTools:
         self._place: Path | None = None
         self._approvals: Approvals | None = None
         self._refusals: dict[object, tuple[str, float]] = {}
-        """Why a build does not get them, and since when; infinite: it does not have to be tried again."""
+        """Build -> (why it gets tools as text, since when). With an infinite time the build is not tried again."""
         self._parked: OrderedDict[AcpToolTurn, None] = OrderedDict()
 
     def workspace(self) -> Path:
-        """The empty directory in which all such turns of this process work."""
+        """The empty directory in which all turns with client tools work."""
         if self._place is None:
-            for path in self._scratch.left_behind():  # of a gateway that was killed
+            for path in self._scratch.left_behind():  # directories of a killed gateway
                 Approvals(Path(self._home), path).close()
                 shutil.rmtree(path, ignore_errors=True)
             self._place = self._scratch.with_tools()
@@ -150,13 +150,13 @@ class ClientTools:
         return self._place is not None and str(self._place) == workspace
 
     def refusal(self, build: object) -> str:
-        """Why this build does not get them now; empty: it does, or they are to be tried."""
+        """Why this build gets client tools as text now; empty if it may call them."""
         if not self._home:
             return "there is no home directory"
         reason, since = self._refusals.get(build, ("", math.inf))
         return reason if time.monotonic() < since + AGAIN_S else ""
 
-    # ---- what turns ask
+    # ---- calls from turns
 
     async def offer(self, turn: AcpToolTurn) -> str:
         if self._approvals is None:

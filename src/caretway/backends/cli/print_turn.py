@@ -1,8 +1,8 @@
-"""A turn in print mode: one process, the prompt over stdin (argv is limited in length), silence timeout, a process that
-stays after its result is ended, one retry if nothing was seen, backpressure.
+"""A turn in print mode: one process with the prompt on stdin (argv is limited in length), a silence timeout, one retry
+if the client has seen nothing, backpressure.
 
-The process group goes when the client is gone, when nothing happens for too long, when the terminal line is out and the
-process stays, and when the gateway stops.
+The process group is ended if the client disconnects, if the process is silent for too long, if it stays after the
+terminal line, and when the gateway stops.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ RETRIES: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that a process needs to know."""
+    """The input of one process."""
 
     command: Command
     prompt: bytes
     chat: CliChat
-    """Its id is empty for a new one."""
+    """The chat to continue; its id is empty for a new chat."""
     parent: bytes | None
     throw_away: Path | None = None
-    """A directory that goes with the turn."""
+    """A directory that is deleted after the turn."""
 
 
 class PrintTurn:
@@ -64,7 +64,7 @@ class PrintTurn:
         self._on_kept = keep
         self._retries = RETRIES
         self._pending: list[Event] = []
-        """Nothing that a client can see yet: a second try would begin with the same."""
+        """Events without visible output, held back because a retry would repeat them."""
         self._shown = False
         self._loop = asyncio.get_running_loop()
         self._lines = LineReader(limits.line_bytes)
@@ -96,9 +96,9 @@ class PrintTurn:
         self._buffer.close()
         self._beginning.cancel()
         if self._child is None:
-            return  # whatever is being started ends with its task
+            return  # a process that is being started ends with its task
         if self._translator.succeeded:
-            self._child.resume()  # it ends by itself
+            self._child.resume()  # the process ends on its own
         else:
             self._child.terminate()
 
@@ -126,7 +126,7 @@ class PrintTurn:
             self._fail(error)
             return
         if child.over:
-            return  # it died at once: `ended` knows already
+            return  # it died at once, and `ended` was called
         self._child = child
         self._heard_at = self._loop.time()
         self._rearm()
@@ -134,12 +134,13 @@ class PrintTurn:
         child.close_stdin()
 
     def _begun(self, beginning: "asyncio.Task[None]") -> None:
-        """A task that is cancelled may not even have begun: its slot is given back here."""
+        """Release the slot of a cancelled task, which may not have started."""
         if beginning.cancelled():
             self._leave()
 
     def data(self, data: bytes) -> None:
-        """What one read brought is one batch. A record is a sign of life; anything else may go on for ever."""
+        """Report the events of one read as one batch. Only records count as signs of life, because other output may
+        never end."""
         events: list[Event] = []
         known = self._translator.records
         for line in self._lines.feed(data):
@@ -162,7 +163,7 @@ class PrintTurn:
             self._child.resume()
 
     def _put(self, events: list[Event]) -> None:
-        """The last step after adding events: their reader may close the turn."""
+        """Pass events to the reader. Call this last, because the reader may close the turn."""
         self._pending += events
         self._shown = self._shown or any(not isinstance(event, TurnStarted) for event in events)
         if self._shown:
@@ -195,8 +196,8 @@ class PrintTurn:
         self._put(events)
 
     def _again(self, error: GatewayError) -> bool:
-        """Cursor could not be reached, or the program died or broke off, and nothing was seen of it: try once more. Not
-        in a chat that may have got the prompt already: that one is sent again from the beginning."""
+        """Retry once if Cursor was not reached or the program died before any visible output. A resumed chat may have
+        received the prompt, so it fails with TURN_GONE instead. Returns False if the error is final."""
         if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
             return False
         if self._launch.chat.id:

@@ -1,8 +1,8 @@
-"""The loopback MCP server that cursor-agent calls a client's tools on: one unguessable address for each turn, body
-limit, a call that is parked as a coroutine with signs of life, cancelled when the program hangs up.
+"""The loopback MCP server through which cursor-agent calls a client's tools: one unguessable address for each turn and
+a body limit. A call waits as a coroutine, sends progress messages, and is cancelled if the program disconnects.
 
-Streamable HTTP, as far as such a server needs it: a POST is answered with one JSON message, and a call, which may wait
-for minutes, with a stream of events that ends with its result. What the messages mean is in `mcp_messages`.
+It implements a part of Streamable HTTP: a POST is answered with one JSON message, and a tool call, which may wait for
+minutes, with an event stream that ends with the result.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ import msgspec
 from ...core.request import Image, Text, ToolResult, ToolSpec
 from ...processes.tasks import spawn
 
-# ---- What an MCP server with a client's tools answers: initialize, ping, the list of tools, a call; what it refuses.
-# Pure; no HTTP, and no waiting for results.
+# ---- Answers of an MCP server with a client's tools: initialize, ping, the list of tools, calls, errors. Pure: no
+# HTTP, and no waiting for results.
 
 SERVER: Final = "caretway"
-"""The name under which the program knows the server."""
+"""The server's name in the program."""
 NEWEST: Final = "2025-11-25"
 SPOKEN: Final = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST)
 INVALID: Final = -32600
@@ -32,19 +32,19 @@ NO_METHOD: Final = -32601
 BAD_PARAMETERS: Final = -32602
 
 Answer = dict[str, Any]
-"""The result of a call, as MCP has it: `{"content": [...], "isError": bool}`."""
+"""The result of a call in MCP's form: `{"content": [...], "isError": bool}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpUse:
-    """The model wants a tool."""
+    """The model's call of a tool."""
 
     id: object
-    """Of the message that asks for it."""
+    """The id of the request."""
     name: str
     arguments: Mapping[str, Any]
     progress: object = None
-    """Signs of life are to be sent under this name, if it is not None."""
+    """The token for progress messages, if it is not None."""
 
 
 def listed_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
@@ -52,17 +52,17 @@ def listed_tools(tools: Iterable[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def _schema(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """MCP wants an object."""
+    """The schema with the type `object`, which MCP requires."""
     return parameters if parameters.get("type") == "object" else {"type": "object", **parameters}
 
 
 def reply(message: object, tools: Sequence[Mapping[str, Any]], version: str) -> Mapping[str, Any] | McpUse | None:
-    """The message to send back; the call that is to be waited for; None: nothing is to be said."""
+    """The message to send back, or the call to run, or None if the message needs no answer."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
         return error(None, INVALID, "This is no message of JSON-RPC 2.0.")
     number, method = message.get("id"), message.get("method")
     if number is None or not isinstance(method, str):
-        return None  # a notification, or an answer to nothing
+        return None  # a notification, or an unexpected answer
     params = message.get("params")
     params = params if isinstance(params, dict) else {}
     match method:
@@ -105,7 +105,7 @@ def progress(token: object, count: int) -> dict[str, Any]:
 
 
 def tool_answer(given: ToolResult, extra: Sequence[Text] = ()) -> Answer:
-    """A client's result. What the user said beside it follows, marked as such."""
+    """A client's result as an answer, followed by the user's text that came with the result."""
     content: list[dict[str, Any]] = []
     for part in given.content:
         match part:
@@ -125,7 +125,7 @@ log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 16 * 2**20
 SIGN_OF_LIFE_S: Final = 10.0
-"""Clients of MCP give up after a minute without one."""
+"""Seconds between progress messages: MCP clients give up after a minute without a message."""
 _CHUNK: Final = 65536
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
@@ -137,10 +137,10 @@ class OfferingTurn(Protocol):
     tools: Sequence[Mapping[str, Any]]
 
     def listed(self) -> None:
-        """The program has seen the tools."""
+        """Called when the program has listed the tools."""
 
     async def called(self, use: McpUse) -> Answer:
-        """Waits as long as it takes; cancelled when nobody wants the result any more."""
+        """Run a call without a time limit. Cancelled when the program no longer wants the result."""
         ...
 
 
@@ -154,7 +154,7 @@ class ToolServer:
         self._connections: set[asyncio.StreamWriter] = set()
 
     async def open(self, turn: OfferingTurn) -> str:
-        """The address at which this turn's tools are offered from now on."""
+        """Offer this turn's tools. Returns their address."""
         async with self._starting:
             if self._server is None:
                 self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_CHUNK)
@@ -200,7 +200,7 @@ class ToolServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:
-        """False: the other side is gone."""
+        """Answer one request. Returns False if the connection must be closed."""
         request, body = asked
         turn = self._turns.get(request.target.decode("latin-1"))
         if turn is None:
@@ -253,11 +253,11 @@ class ToolServer:
             waiting.cancel()
             listening.cancel()
             with suppress(asyncio.CancelledError):
-                await listening  # nobody else may read while this one does
+                await listening  # the stream allows one reader at a time
 
 
 async def _hung_up(reader: asyncio.StreamReader) -> None:
-    """Or said something, which nobody may while an answer is under way."""
+    """Wait until the client disconnects, or sends data, which it may not do before the answer is complete."""
     with suppress(OSError):
         await reader.read(1)
 
@@ -307,5 +307,5 @@ async def _read(
             case h11.EndOfMessage():
                 assert request is not None
                 return request, bytes(body)
-            case _:  # closed, or something that does not belong here
+            case _:  # closed, or an unexpected event
                 return None

@@ -1,8 +1,8 @@
-"""The Node.js processes that run the SDK: started and checked, shared by many turns, replaced when dead, spoiled or
-above the memory limit, stopped when idle; one that keeps dying is not started again for a while. Frames in and out.
+"""Starts, checks and shares the Node.js processes that run the SDK: a process is replaced if it is dead, spoiled or
+above the memory limit, and stopped when idle; after repeated deaths the next start waits. Exchanges frames.
 
-A process ends when its input does, so none outlives the gateway, however that ends. One that has outgrown the limit
-gets no more turns and ends with its last one, while a new one takes its place.
+A process ends when its input ends, so no process outlives the gateway. A process above the memory limit gets no more
+turns and ends after its last turn, while a new process replaces it.
 """
 
 import asyncio
@@ -25,27 +25,27 @@ from ...processes.memory import resident_bytes
 from ...processes.tasks import spawn
 from .frames import Frame, SdkMessage, bridge_lost, fault_of, read_frame, sdk_unfit
 
-# ---- Decides how the SDK's Node.js process is started: Node's permissions (reads its package, writes nothing, starts
-# nothing), the addresses that guard.mjs lets it connect to, and an environment made of nothing but that. Pure.
+# ---- The command line of the SDK's Node.js process: Node's permissions (read the package, write nothing, start
+# nothing), the addresses that guard.mjs permits, and a minimal environment. Pure.
 #
-# A server can ask the SDK's built-in tools for anything. What they may do is decided here, and not by the SDK.
+# A server can call the SDK's built-in tools with any arguments. These limits confine the tools; the SDK does not.
 
 HERE: Final = Path(__file__).resolve().parent
 GUARD: Final = HERE / "guard.mjs"
 BRIDGE: Final = HERE / "bridge.mjs"
 PARTS: Final = (HERE / "attempts.mjs", HERE / "order.mjs")
-"""Of the bridge."""
+"""Modules that the bridge imports."""
 CURSOR_DOMAINS: Final = ("cursor.sh", "cursor.com")
 PORTS: Final = {"http": 80, "https": 443}
 SMALL: Final = ("--optimize-for-size", "--max-semi-space-size=8", "--no-maglev", "--max-optimized-bytecode-size=2048")
-"""Less memory, for a process that mostly waits: to optimise a large function of the SDK takes 20 MB for good."""
+"""Node options that save memory: optimising one large function of the SDK occupies 20 MB permanently."""
 
 
 @dataclass(frozen=True, slots=True)
 class SdkInstall:
     node: Path
     modules: Path
-    """The `node_modules` with the SDK and what it needs. Without symbolic links: permissions are given by path."""
+    """The `node_modules` with the SDK, as a path without symbolic links, because Node's permissions are by path."""
 
     @property
     def entry(self) -> Path:
@@ -53,8 +53,8 @@ class SdkInstall:
 
 
 def egress(urls: Iterable[str], *, stand_in: bool) -> dict[str, list[str]]:
-    """What may be connected to: the addresses in the settings, and Cursor's domains if the API is Cursor's own: it may
-    name further hosts of those."""
+    """The addresses that the process may connect to: those of the settings, and Cursor's domains unless the API is a
+    stand-in, because Cursor's API may name further hosts in them."""
     places = map(urlsplit, urls)
     own = {f"{at.hostname.rstrip('.')}:{at.port or PORTS.get(at.scheme, 443)}" for at in places if at.hostname}
     return {"own": sorted(own), "domains": [] if stand_in else list(CURSOR_DOMAINS)}
@@ -69,12 +69,12 @@ def node_command(
     ca_file: str | None = None,
     script: Path = BRIDGE,
 ) -> Command:
-    """`root` is where the process is started: a directory of its own, empty. `backend_url` is for stand-ins; without
-    one the SDK knows its own address."""
-    # Nobody makes this: home, working directory, temporary files, and programs, which are looked for upwards from here.
+    """The command for the process. `root` is its working directory, which is empty. `backend_url` is the address of a
+    stand-in; by default the SDK uses its own address."""
+    # A path that does not exist serves as home, working directory, directory of temporary files and program path.
     top = Path(root.anchor)
     absent = top / "caretway-absent" / "here"
-    # Where it believes to be it also looks for a repository, and takes a refusal to look for a failure.
+    # The SDK looks for a repository in its apparent directory, and fails if that lookup is refused.
     looked_at = [absent.parent / "*", top / "node_modules" / "@cursor" / "*", top / ".git"]
     readable = [install.modules / "*", GUARD, script, *PARTS, *looked_at]
     argv = [
@@ -91,7 +91,7 @@ def node_command(
         **dict.fromkeys(("HOME", "PATH", "TMPDIR", "CURSOR_DATA_DIR"), str(absent)),
         "CARETWAY_EGRESS": json.dumps({**allowed, "absent": str(absent)}),
         "CARETWAY_SDK": install.entry.as_uri(),
-        "MALLOC_ARENA_MAX": "1",  # else each thread of glibc's keeps what it once needed
+        "MALLOC_ARENA_MAX": "1",  # otherwise each thread keeps its freed memory
     }
     if backend_url is not None:
         environment |= {"CURSOR_BACKEND_URL": backend_url, "CURSOR_WEBSITE_URL": backend_url}
@@ -103,14 +103,14 @@ def node_command(
 log = logging.getLogger(__name__)
 
 EARLY_S: Final = 10.0
-"""A process that ends by itself sooner than this died of how it was started."""
+"""A process that dies within this time counts as a repeated death."""
 MAX_REST_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeSetup:
     command: Callable[[], Command]
-    """Raises GatewayError when the SDK is not there."""
+    """Returns the command. Raises GatewayError if the SDK is not installed."""
     start_timeout: float = 60.0
     call_timeout: float = 30.0
     memory_limit: int = 600 * 2**20
@@ -120,11 +120,11 @@ class BridgeSetup:
 
 
 Hear = Callable[[list[SdkMessage] | None], None]
-"""Is told what the bridge says of one run; None: the bridge is gone."""
+"""Receives the bridge's messages of one run; None when the bridge is gone."""
 
 
 class SdkBridge:
-    """One process. `start` it first."""
+    """One process. Call `start` first."""
 
     def __init__(self, setup: BridgeSetup) -> None:
         loop = asyncio.get_running_loop()
@@ -149,7 +149,7 @@ class SdkBridge:
         return not (self.gone.done() or self.spoiled or self.broken)
 
     async def start(self, children: ChildGroup) -> None:
-        """Raises GatewayError; then no process is left behind."""
+        """Start the process. After a GatewayError no process is left."""
         try:
             self._child = await children.start(self._setup.command(), self)
             async with asyncio.timeout(self._setup.start_timeout):
@@ -165,7 +165,7 @@ class SdkBridge:
     # ---- frames
 
     def listen(self, hear: Hear) -> int:
-        """The number of a new run."""
+        """Register a listener for a new run. Returns the run's number."""
         self._last += 1
         self._runs[self._last] = hear
         if self.gone.done():
@@ -180,12 +180,12 @@ class SdkBridge:
             self._child.write(msgspec.json.encode(frame) + b"\n")
 
     async def room(self) -> None:
-        """Until it takes more (backpressure)."""
+        """Wait until the process accepts more input (backpressure)."""
         if self._child is not None:
             await self._child.writable.wait()
 
     async def call(self, operation: str, api_key: str = "") -> Any:
-        """One question about an account. Raises GatewayError."""
+        """Ask the bridge one question and return its answer. Raises GatewayError."""
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
         number = self.listen(
             lambda frames: None if answer.done() else answer.set_result(frames[0][0] if frames else None)
@@ -205,7 +205,7 @@ class SdkBridge:
         return frame.value
 
     async def prove(self) -> None:
-        """A run or a question hears nothing: the process answers before the next attempt is given up, or is ended."""
+        """Check a silent process with a ping, and end the process if it does not answer."""
         try:
             await self.call("ping")
         except GatewayError as failure:
@@ -230,7 +230,7 @@ class SdkBridge:
             if frame.n >= 0:
                 by_run.setdefault(frame.n, []).append((frame, message))
             elif frame.t == "spoiled":
-                self.spoiled = True  # it gets no more turns
+                self.spoiled = True  # the bridge gets no more turns
             elif not self._ready.done():
                 self._ready.set_result(frame.s)
         for run, said in by_run.items():
@@ -242,7 +242,7 @@ class SdkBridge:
         if not self._ready.done():
             words = " ".join(exit_.stderr.split())[-500:]
             self._ready.set_exception(_not_started(f"it ended with code {exit_.code}: {words}"))
-            self._ready.exception()  # its waiters get it; without any it is not logged
+            self._ready.exception()  # mark it as retrieved: without a waiter it is not logged
         runs, self._runs = self._runs, {}
         for hear in runs.values():
             hear(None)
@@ -277,7 +277,7 @@ class Bridges:
         return self._current if self._current is not None and self._current.alive else None
 
     async def lease(self, *, work: bool = True) -> SdkBridge:
-        """A live bridge, started if there is none. Give it back with `release`. Only work keeps it from being idle."""
+        """A live bridge, started if there is none. Return it with `release`. Only a lease for work resets idleness."""
         if self._closed:
             raise gateway_stops()
         if work:
@@ -288,7 +288,7 @@ class Bridges:
                 self._check_rest()
                 self._retire()
                 self._starting = spawn(self._start(), "start-sdk-bridge")
-            bridge = await asyncio.shield(self._starting)  # it serves others too: nobody's cancellation stops it
+            bridge = await asyncio.shield(self._starting)  # shielded: other callers share the start
         if isinstance(bridge, GatewayError):
             raise bridge
         await bridge.room()
@@ -312,10 +312,10 @@ class Bridges:
         self._retire()
         await self._children.aclose()
 
-    # ---- within
+    # ---- internals
 
     def _check_rest(self) -> None:
-        """Raises while a bridge that keeps dying is paused, longer each time."""
+        """Raises GatewayError during the pause after repeated deaths."""
         left = self._rests_until - asyncio.get_running_loop().time()
         if left > 0:
             raise GatewayError(
@@ -343,7 +343,7 @@ class Bridges:
             self._retire()
 
     def _retire(self) -> None:
-        """The current bridge gets no more turns."""
+        """Give the current bridge no more turns, and end it if it is unused."""
         bridge, self._current = self._current, None
         if bridge is not None:
             self._end_unused(bridge)
@@ -353,7 +353,7 @@ class Bridges:
             spawn(bridge.aclose(), "end-sdk-bridge")
 
     async def _start(self) -> SdkBridge | GatewayError:
-        """A failure is given to all who wait for the bridge, and so is a value here."""
+        """Start a bridge. Returns a failure as a value, because several callers may wait for it."""
         bridge = SdkBridge(self._setup)
         try:
             await bridge.start(self._children)

@@ -1,9 +1,9 @@
-"""A run of the SDK as a stream of the Agent API: the opening sent, answers handed back, what each attempt on the wire
-ended with, the SDK's own healing of a broken connection, a system prompt that the account may not have.
+"""Presents a run of the SDK as a stream of the Agent API: sends the opening, returns answers, reports the end of each
+attempt, follows the SDK's own reconnection, and retries without a system prompt if the account may not set one.
 
-The SDK resumes a broken run by itself. The turn is told that an attempt was lost, decides by its own rules whether the
-run goes on, and opens the next attempt, which is the same run of the SDK. A run that was refused before a word was
-heard is sent anew. One that was heard and has ended cannot be resumed from outside.
+The SDK resumes a broken run itself. The turn learns that an attempt was lost, decides by its own rules whether to
+continue, and opens the next attempt, which is the same run of the SDK. A run that was refused before any output is
+sent again. A run that ended after output cannot be resumed from outside.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ from ..builtin_tools.policy import ToolRules
 from .bridge import Bridges, SdkBridge
 from .frames import Frame, SdkMessage, bridge_lost, end_of, exec_answer, fault_of
 
-# ---- An opening of the Agent API -> what the SDK is asked to send: words and pictures, tools, model, the system prompt
-# as such or in front of the words, and the conversation so far as a checkpoint with every blob that it leads to. Pure.
+# ---- Converts an opening of the Agent API into the SDK's request: text and images, tools, model, the system prompt
+# (separate or before the text), and the conversation as a checkpoint with every reachable blob. Pure.
 #
-# The SDK reads all blobs of a conversation before it sends anything, so all that can be reached are given to it.
+# The SDK reads all blobs of a conversation before it sends anything, so it needs every reachable blob.
 
 OPENING: Final = b"{}"
-"""Stands for the first message of an attempt, which the SDK writes by itself."""
+"""Placeholder for the first message of an attempt, which the SDK writes itself."""
 INSTRUCTIONS: Final = "<instructions>\n{}\n</instructions>"
 
 
@@ -43,20 +43,20 @@ INSTRUCTIONS: Final = "<instructions>\n{}\n</instructions>"
 class SdkAccount:
     api_key: str
     custom_system: bool
-    """It may have a system prompt of its own, as far as is known."""
+    """The account may set a system prompt, as far as is known."""
 
 
 class SdkOpening(Opening, frozen=True, kw_only=True):
     """The opening of a run that the SDK writes itself."""
 
     blob_key: str
-    """With it Cursor encrypts the blobs of the conversation on its side. Nobody else is told."""
+    """The key with which Cursor encrypts the conversation's blobs. It is secret."""
     asked: dict[str, Any]
-    """Text, pictures, model, tools, workspace."""
+    """Text, images, model, tools, workspace."""
     system: str
-    """The instructions, with the rule about tools."""
+    """The instructions, including the rule about tools."""
     rule: str
-    """The rule about tools alone."""
+    """Only the rule about tools."""
     older: Lookup
     """Finds blobs of earlier turns."""
 
@@ -115,7 +115,7 @@ def sdk_opening(opening: Opening, request: TurnRequest, rules: ToolRules, blob_k
 
 @lru_cache(maxsize=16)
 def tools_json(offered: bytes) -> msgspec.Raw:
-    """The tools of an AgentRunRequest, as the SDK wants custom ones. An agent offers the same in every turn."""
+    """The tools of an AgentRunRequest as the SDK's custom tools. Cached, because an agent's tools rarely change."""
     tools = [
         {
             "name": tool.tool_name,
@@ -130,10 +130,10 @@ def tools_json(offered: bytes) -> msgspec.Raw:
 log = logging.getLogger(__name__)
 
 DETACHED_S: Final = 5.0
-"""How long a run that heals waits for its turn: longer than any pause between two attempts."""
+"""Seconds that a reconnecting run waits for its turn: longer than any pause between two attempts."""
 HEARD: Final = frozenset({"text-delta", "thinking-delta", "tool-call-started", "partial-tool-call"})
 NO_SYSTEM: Final = "system prompt"
-"""What the refusal speaks of when an account may not have one of its own."""
+"""Text in the refusal if the account may not set a system prompt."""
 
 
 @dataclass(slots=True)
@@ -161,17 +161,17 @@ class SdkOpener:
 
 
 class SdkRun:
-    """One run of the SDK; a RunStream for each of its attempts."""
+    """One run of the SDK, which serves as the RunStream of each attempt."""
 
     def __init__(self, opener: SdkOpener, bridge: SdkBridge, handler: RunHandler) -> None:
         self.heard = False
-        """The model was."""
+        """The model has produced output."""
         self.lost = cut("the run was given up in the middle, and the SDK cannot go on with it.")
-        """Why it cannot go on."""
+        """The error if the run cannot continue."""
         self._opener = opener
         self._bridge = bridge
         self._handler: RunHandler | None = handler
-        self._custom = False  # a system prompt of its own was sent
+        self._custom = False  # a system prompt was sent
         self._number = -1
         self._opened = self._paused = False
         self._leased = True
@@ -181,7 +181,7 @@ class SdkRun:
         self._timer: asyncio.TimerHandle | None = None
 
     def attach(self, handler: RunHandler) -> bool:
-        """The next attempt of the same run. False: it is over."""
+        """Begin the next attempt of this run. Returns False if the run is over."""
         if not self._healing:
             return False
         self._healing = False
@@ -198,7 +198,7 @@ class SdkRun:
                 self._tell("answer", id=answer[0], value=answer[1])
         elif not self._opened:
             self._open()
-        else:  # an attempt that goes on by itself
+        else:  # the SDK has already opened this attempt
             self._tell("hold" if self._paused else "go")
             asyncio.get_running_loop().call_soon(self._hear, [])
 
@@ -219,7 +219,7 @@ class SdkRun:
         if not self._healing:
             self._over("cancel")
 
-    # ---- within
+    # ---- internals
 
     def _open(self) -> None:
         self._opened = True
@@ -233,7 +233,7 @@ class SdkRun:
             self._bridge.tell({"op": operation, "n": self._number, **fields})
 
     def _over(self, operation: str = "") -> None:
-        """The operation is over; nothing more arrives from it."""
+        """End the run and release its bridge. No more messages arrive."""
         self._healing = False
         self._stop(operation)
         if self._leased:
@@ -254,7 +254,7 @@ class SdkRun:
         messages: list[bytes] = []
         for at, (frame, message) in enumerate(arrived):
             if frame.n != self._number:
-                break  # of the run before, which was opened in another way
+                break  # a frame of the previous run, which `_without_system` replaced
             if self._handler is None:
                 self._held = arrived[at:]
                 return
@@ -290,13 +290,13 @@ class SdkRun:
             handler.on_closed(GatewayError(ErrorKind.UPSTREAM_DOWN, "The connection to Cursor broke."))
 
     def _refused(self, frame: Frame) -> None:
-        """What was said of the model is kept by the SDK, which may go on; without that there is nothing to wait for."""
+        """An attempt was refused. After output the SDK may continue the run; without output the run is closed."""
         self._end = frame
         if not self.heard and not self._without_system(frame):
             self._closed(None, End(end_of(frame)), "cancel")
 
     def _without_system(self, refusal: Frame) -> bool:
-        """Once more, when the account may not have a system prompt of its own."""
+        """Open the run again if the account may not set a system prompt. Returns whether it did."""
         if self.heard or not self._custom or NO_SYSTEM not in end_of(refusal).decode().lower():
             return False
         log.info("the account may not have a system prompt of its own; it is sent with the message")

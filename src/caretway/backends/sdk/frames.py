@@ -1,8 +1,8 @@
-"""What the bridge tells, as AgentServerMessages, and what a turn answers, as plain values for the SDK: deltas, calls,
-execs, blobs, checkpoints, results; 64-bit numbers and bytes in a form that JSON has not. Pure.
+"""Converts the bridge's frames into AgentServerMessages (deltas, calls, execs, blobs, checkpoints), and a turn's
+answers into plain values for the SDK, with markers for 64-bit numbers and bytes. Pure.
 
-So a run of the SDK is to a turn what a run on the wire is: the same table of calls, the same end of a step, the same
-redirection of built-in tools.
+A turn therefore treats a run of the SDK as a run on the wire: the same table of calls, end of a step and redirection of
+built-in tools.
 """
 
 import re
@@ -23,16 +23,16 @@ from ...installation import install_command
 from ...processes.lines import Line
 
 PROVIDER: Final = "custom-user-tools"
-"""The MCP server as which the SDK offers custom tools."""
+"""The name of the MCP server under which the SDK offers custom tools."""
 _WIDE: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})
 _COUNTS: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _BRACKETED: Final = re.compile(r"^\[(\w+)\]\s*(.*)$", re.DOTALL)
 _WHOSE: Final = re.compile(rb'\{(?:"t":"reply",)?"n":(\d+)')
-"""Where the bridge writes the number of a run or a question."""
+"""The start of a line, with the number of its run or question."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One line of the bridge; `t` says which of the fields mean something."""
+    """One line of the bridge. `t` determines which fields are used."""
 
     t: str
     n: int = -1
@@ -56,12 +56,12 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 SdkMessage = tuple[Frame, bytes | None]
-"""With the AgentServerMessage that says the same; None: it is none of a run's own."""
+"""(frame, the equivalent AgentServerMessage or None if there is none)."""
 _DECODER: Final = msgspec.json.Decoder(Frame)
 
 
 def read_frame(line: Line) -> SdkMessage:
-    """What cannot be read ends its run, and no other. Raises ValueError when nobody knows whose it is."""
+    """Read one line. An unreadable line ends only its own run. Raises ValueError if its run is unknown."""
     try:
         frame = _DECODER.decode(line if isinstance(line, bytes) else b"")
         return frame, server_message(frame)
@@ -118,7 +118,7 @@ _UPDATES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
     "turn-ended": _ended,
     "step-started": lambda _: _update(step_started=pb.StepStartedUpdate()),
 }
-"""By the SDK's own names. What is not here is no more than a step: the run is alive."""
+"""The SDK's name of an update -> its message. Other updates count as `step-started`, a sign of life."""
 _MESSAGES: Final[Mapping[str, Callable[[Frame], pb.AgentServerMessage]]] = {
     "beat": lambda _: _update(heartbeat=pb.HeartbeatUpdate()),
     "call": _call,
@@ -137,16 +137,16 @@ def code_and_words(frame: Frame) -> tuple[str, str]:
 
 
 def end_of(frame: Frame) -> bytes:
-    """The end of a stream as Cursor reported it, or as the SDK's words tell it."""
+    """The end of a stream from Cursor's report, or from the SDK's text."""
     code, message = code_and_words(frame)
     return msgspec.json.encode(frame.end or {"error": {"code": code, "message": message}})
 
 
-# ---- the other way
+# ---- answers to the SDK
 
 
 def exec_answer(message: bytes) -> tuple[int, Any] | None:
-    """(exec id, what the SDK's callback gives back) of an AgentClientMessage; None: the SDK does that by itself."""
+    """(exec id, return value of the SDK's callback) from an AgentClientMessage; None if the SDK needs no answer."""
     sent = pb.AgentClientMessage.FromString(message)
     control, reply = sent.exec_client_control_message, sent.exec_client_message
     if control.HasField("throw"):
@@ -176,7 +176,7 @@ def _tool_result(result: pb.McpResult) -> dict[str, Any]:
 
 
 def plain(message: Message) -> dict[str, Any]:
-    """A message in the shape of the SDK's own library: `{"result": {"case": "success", "value": {...}}}`."""
+    """A message in the form of the SDK's library: `{"result": {"case": "success", "value": {...}}}`."""
     out: dict[str, Any] = {}
     for field, value in message.ListFields():
         shown = _plain(field, value)
@@ -210,15 +210,15 @@ def _camel(name: str) -> str:
     return first + "".join(map(str.capitalize, rest))
 
 
-# ---- What the SDK throws before a run -> GatewayError, by its class, codes and words; an SDK that is too old or
-# missing; and the error when its process ended in the middle of a turn.
+# ---- Converts the SDK's exceptions before a run into GatewayErrors by class, code and text; also the errors for an
+# unusable SDK and for a process that ended during a turn.
 #
-# How a run that was under way was refused is told by Cursor itself, and read where the Agent API's refusals are.
+# The refusal of a running run comes from Cursor and is read like the Agent API's refusals.
 
 BROKEN: Final = re.compile(
     r"network request failed|fetch failed|socket hang up|^terminated$|econn|enotfound|eai_again", re.IGNORECASE
 )
-"""How Node describes a connection."""
+"""Node's messages about a broken connection."""
 
 BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "usage_limit_exceeded": ErrorKind.QUOTA,
@@ -232,7 +232,7 @@ BY_NAME: Final[Mapping[str, ErrorKind]] = {
     "AuthenticationError": ErrorKind.SIGNED_OUT,
     "NetworkError": ErrorKind.UPSTREAM_DOWN,
 }
-"""The SDK's own codes and classes; Connect's codes and words are looked up where they always are."""
+"""The SDK's own codes and classes; Connect's codes and texts are in `BY_CODE` and `fault_from_connect`."""
 
 _HINTS: Final[Mapping[ErrorKind, str]] = {
     **HINTS,
@@ -243,7 +243,7 @@ _HINTS: Final[Mapping[ErrorKind, str]] = {
 
 
 def fault_of(frame: Frame) -> GatewayError:
-    """An exception of the SDK, by its fields."""
+    """The error for an exception of the SDK."""
     code, message = code_and_words(frame)
     kind = BY_NAME.get(frame.code or "") or BY_STATUS.get(frame.http) or BY_NAME.get(frame.name)
     words = ConnectError(code if code in BY_CODE else "unknown", message)

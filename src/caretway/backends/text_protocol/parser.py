@@ -1,8 +1,8 @@
-"""Streaming parser of the model's text: prose, thinking tags, and calls only after this request's trigger (prompt
-injection); a tag cut by a chunk, incomplete or too long calls become text, raw line breaks in JSON.
+"""Streaming parser of the model's text: prose, thinking tags, and calls. A call counts only after this request's
+trigger, against prompt injection; incomplete or too long calls become text. Accepts raw line breaks in JSON.
 
-Sans I/O, incremental, linear in the size of what is fed. Pieces are the same for every chunking once neighbours of a
-kind are joined. An incomplete tag becomes text again, so nothing is lost.
+Sans I/O, incremental, linear in the size of the input. After adjacent pieces of one kind are joined, the pieces do not
+depend on the chunking. An incomplete tag becomes text, so nothing is lost.
 """
 
 import json
@@ -19,20 +19,20 @@ from msgspec import Struct
 
 class TextLimits(Struct, frozen=True):
     max_call_chars: int = 8 * 1024 * 1024
-    """One call with its arguments; a longer one is shown as text."""
+    """One call with its arguments; a longer call is shown as text."""
     max_calls: int = 64
-    """Calls in one response; the turn ends after the last one."""
+    """Calls in one response; the turn ends after the last call."""
     max_tools_chars: int = 2 * 1024 * 1024
     """The list of tools in the instructions."""
     corrections: int = 1
-    """How often in one turn the model may correct a wrong call."""
+    """Corrections of wrong calls that the model may make in one turn."""
 
 
 DEFAULT_TEXT_LIMITS = TextLimits()
 MAX_NAME_CHARS = 128
 """The longest name of a declared tool."""
 MAX_THOUGHTS = 1000
-"""How often one answer may think in tags; more of them are text. Each is an event, however short it is."""
+"""Thinking tags in one answer; further tags are text. The limit bounds the number of events."""
 
 
 class TextPiece(Struct, frozen=True):
@@ -50,14 +50,14 @@ class CallPiece(Struct, frozen=True):
 
 
 class BadCall(Struct, frozen=True):
-    """A call that cannot be made. Only with `keep_bad_calls`."""
+    """A wrong call. The parser returns it only with `keep_bad_calls`."""
 
     name: str
     problem: str
     raw: str
-    """As the model wrote it."""
+    """The call as the model wrote it."""
     call: CallPiece | None = None
-    """It can be made after all: only its arguments do not fit the tool's schema."""
+    """The call, if its only problem is that its arguments do not fit the tool's schema."""
 
 
 Piece = TextPiece | ThinkingPiece | CallPiece | BadCall
@@ -83,7 +83,7 @@ _BLANK: Final = re.compile(r"\s*")
 _OUTSIDE: Final = re.compile(rf'"|{CLOSE}')
 _INSIDE: Final = re.compile(r'["\\]')
 _MORE: Final = -1
-"""A step that needs more text to decide."""
+"""The result of a step that needs more text to decide."""
 
 
 class Parser:
@@ -97,9 +97,9 @@ class Parser:
         max_call_chars: int = 8 * 1024 * 1024,
         problem: Callable[[str, str], str] | None = None,
     ) -> None:
-        """Without a trigger there are no calls. `problem`: what is wrong with (tool, arguments), for `keep_bad_calls`.
-        `thinking`: the model was asked to use thinking tags, so they count
-        everywhere; otherwise only before the answer, where models put them unasked."""
+        """Without a trigger there are no calls. `problem` describes what is wrong with (tool, arguments), for
+        `keep_bad_calls`. `thinking`: the model was asked to use thinking tags, so they count everywhere; otherwise
+        they count only before the answer."""
         self._trigger = trigger
         self._names = names
         self._thinks_anywhere = thinking
@@ -108,21 +108,21 @@ class Parser:
         self._problem = problem
         self._state = _State.PROSE
         self._spoke = False
-        """There was visible text."""
+        """The answer had visible text."""
         self._thoughts = 0
         self._rest = ""
-        """What cannot be decided yet. Never longer than a tag."""
+        """Text that cannot be decided yet, at most as long as a tag."""
         self._raw: list[str] = []
-        """The unfinished call, as written: trigger, tag, then the arguments."""
+        """The unfinished call as written: trigger, tag, then the arguments."""
         self._raw_chars = 0
         self._name = ""
         self._in_string = False
         self._close = ""
         self._thought: list[str] = []
-        """What stands behind a thinking tag that is open: where it is never closed, it may hold a call."""
+        """The text after an open thinking tag. If the tag is never closed, the text may hold a call."""
         self._thought_chars = 0
         self.unclosed = False
-        """The answer ended inside its thinking."""
+        """The answer ended inside a thinking tag."""
         self._steps: Final[dict[_State, Callable[[str, int, list[Piece]], int]]] = {
             _State.PROSE: self._prose,
             _State.THINKING: self._thinking,
@@ -134,7 +134,7 @@ class Parser:
 
     def feed(self, text: str) -> list[Piece]:
         if self._spoke and text and "<" not in text and self._state is _State.PROSE and not self._rest:
-            return [TextPiece(text)]  # most deltas: every tag, the trigger too, begins with that
+            return [TextPiece(text)]  # most deltas: every tag and the trigger begin with `<`
         out: list[Piece] = []
         text = self._rest + text
         self._rest = ""
@@ -145,12 +145,12 @@ class Parser:
 
     @property
     def plain(self) -> bool:
-        """Whatever comes from now on is text."""
+        """Whether all further input is text."""
         decided = self._state is _State.PROSE and self._spoke and not self._rest
         return decided and not self._trigger and not self._thinks_anywhere
 
     def finish(self) -> list[Piece]:
-        """The answer is over: what was held back as a possible tag is given out as text."""
+        """The last pieces at the end of the answer: text that was held back as a possible tag."""
         out: list[Piece] = []
         rest, self._rest = self._rest, ""
         if self._state is _State.THINKING:
@@ -164,13 +164,13 @@ class Parser:
         return out
 
     def break_off(self) -> None:
-        """The answer failed: an incomplete call is dropped."""
+        """Drop an incomplete call, because the answer failed."""
         if self._state in (_State.TRIGGERED, _State.ARGUMENTS, _State.CALLED) or (
             self._trigger and len(self._rest) > 1 and self._trigger.startswith(self._rest)
         ):
             self._raw, self._rest = [], ""
 
-    # ---- one step: from `at` to where the next one begins, or _MORE with the undecided rest kept
+    # ---- steps: each starts at `at` and returns the start of the next step, or _MORE after keeping the undecided rest
 
     def _prose(self, text: str, at: int, out: list[Piece]) -> int:
         may_think = (self._thinks_anywhere or not self._spoke) and self._thoughts < MAX_THOUGHTS
@@ -218,7 +218,7 @@ class Parser:
                 self._thought, self._thought_chars = [], 0
 
     def _calls_inside(self, out: list[Piece]) -> None:
-        """A model that forgot to close its thinking has called all the same. What it says around is thinking."""
+        """The calls inside a thinking tag that the model did not close. The text around them stays thinking."""
         thought, self._thought = "".join(self._thought), []
         at = thought.find(self._trigger) if self._trigger else -1
         if at >= 0:
@@ -233,7 +233,7 @@ class Parser:
         return end
 
     def _opening(self, text: str, at: int, out: list[Piece]) -> int:
-        """Reads white space and the opening tag of a call; anything else turns the trigger before it into text."""
+        """Read white space and the opening tag of a call. Other input turns the preceding trigger into text."""
         begin = _blanks(text, at, at + _MAX_BLANKS)
         named = begin + len(INVOKE)
         if not text.startswith(INVOKE, begin):
@@ -291,11 +291,11 @@ class Parser:
         return self._wait(text, to)
 
     def _overflow(self, text: str, at: int, out: list[Piece]) -> int:
-        """Text up to the first character beyond the limit, so the result does not depend on the chunking."""
+        """Turn the call into text up to the limit, so the result does not depend on the chunking."""
         return self._no_call(text, at, at + self._max_call_chars - self._raw_chars, out)
 
     def _complete(self, last: str, end: int, out: list[Piece]) -> int:
-        # In front of the arguments: what stood before the call (nothing, or the trigger), white space, and the tag.
+        # The arguments follow the text before the call (nothing, or the trigger), white space, and the tag.
         tag = next(i for i, part in enumerate(self._raw) if part.startswith(INVOKE))
         arguments = "".join([*self._raw[tag + 1 :], last])
         raw = "".join([*self._raw[: tag + 1], arguments, CLOSE])
@@ -314,7 +314,7 @@ class Parser:
             self._state = _State.PROSE
         return end
 
-    # ---- small moves
+    # ---- helpers
 
     def _wait(self, text: str, at: int) -> int:
         self._rest = text[at:]
@@ -337,7 +337,7 @@ def _is_plain(inside_tag: str) -> bool:
 
 
 def _overlap(text: str, at: int, tag: str) -> int:
-    """How many characters at the end of `text[at:]` are a proper prefix of `tag`."""
+    """The length of the end of `text[at:]` that is a proper prefix of `tag`."""
     window = max(at, len(text) - len(tag) + 1)
     start = text.find(tag[:1], window) if tag else -1
     while start >= 0:
@@ -348,8 +348,8 @@ def _overlap(text: str, at: int, tag: str) -> int:
 
 
 def read_arguments(text: str) -> str | None:
-    """The arguments as valid JSON; None when they are not an object. Missing arguments are an empty object, and raw
-    line breaks inside strings, which JSON forbids but models write, are escaped. Nothing else is changed."""
+    """The arguments as valid JSON; None if they are not an object. Missing arguments become an empty object. Raw line
+    breaks inside strings, which JSON forbids but models write, are escaped. Nothing else is changed."""
     text = text.strip()
     if not text:
         return "{}"

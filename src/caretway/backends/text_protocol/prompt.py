@@ -1,8 +1,8 @@
-"""A request with tools, calls and results -> plain text messages, as tags or as one transcript: where instructions
-stand, results in the order of their calls, only what is new for a continued conversation. Pure.
+"""Writes a request with tools, calls and results as plain text messages, in tags or as one transcript: places the
+instructions, orders results by their calls, and sends only new messages of a continued conversation. Pure.
 
-A request without tools and thinking is passed on unchanged (except for a transcript of more than one message). Does not
-know who sends the prompt.
+A request without tools and thinking stays unchanged, except in a transcript of more than one message. Independent of
+the backend that sends the prompt.
 """
 
 import json
@@ -32,11 +32,11 @@ from ...core.request import (
 )
 from .parser import DEFAULT_TEXT_LIMITS, TextLimits
 
-# ---- Quoting against prompt injection: text by users, files and tools must not look like the protocol's own words
+# ---- Quoting against prompt injection: text from users, files and tools must not look like the protocol's own markers
 # (tags, trigger, role heads). Reversible backslashes, and `\u003c` in JSON. Pure.
 #
-# Such a word gets a backslash (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`), and the instructions tell the
-# model so. A word that has backslashes already gets one more, so the original can always be recovered.
+# A marker in such text gets a backslash (`<\invoke`, `<<\CALL_`, a line that begins with `\User:`); the instructions
+# explain this to the model. A marker with backslashes gets one more, so the original can always be recovered.
 
 _WORDS: Final = r"/?(?:invoke|tool_result|tool_bridge|function_list)\b"
 _TAG: Final = re.compile(rf"<(?=\\*{_WORDS})", re.IGNORECASE)
@@ -49,17 +49,17 @@ _NOT_IN_ATTRIBUTES: Final = re.compile(r'[\x00-\x1f"<>\[\]]')
 
 
 def quote(text: str) -> str:
-    """For a text between the protocol's tags."""
+    """Quote a text between the protocol's tags."""
     return _TRIGGER.sub(r"<<\\", _TAG.sub(r"<\\", text))
 
 
 def quote_lines(text: str) -> str:
-    """For a text in a transcript, where the start of a line has a meaning, too."""
+    """Quote a text in a transcript, where the start of a line also has a meaning."""
     return _HEAD.sub(r"\\", quote(text))
 
 
 def quote_json(text: str) -> str:
-    """For a JSON text; text that is not JSON is quoted like any other."""
+    """Quote a JSON text. Text that is not JSON is quoted like other text."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -68,15 +68,13 @@ def quote_json(text: str) -> str:
 
 
 def quote_attribute(text: str) -> str:
-    """For a name or an id inside a tag. They are our own or were checked when declared, but a history can contain
-    anything."""
+    """Replace unsafe characters in a name or an id inside a tag. Names and ids are checked when they are declared, but
+    a history can contain any text."""
     return _NOT_IN_ATTRIBUTES.sub("_", text)
 
 
-# ---- The words of the prompt's instructions on tools and thinking: call format, quoting, demands of `tool_choice`, a
-# short reminder, the text about a wrong call; a list of tools that is too large is refused.
-#
-# prompt.py decides where they go.
+# ---- The prompt's instructions on tools and thinking: call format, quoting, demands of `tool_choice`, a short
+# reminder, the message about a wrong call. A list of tools that is too large is refused.
 
 HINT: Final = (
     "Use <thinking>...</thinking> for hidden reasoning when it helps. "
@@ -119,7 +117,7 @@ _ONE: Final = "Make at most one call in a reply."
 
 
 def bridge(tools: Sequence[ToolSpec], choice: ToolChoice, trigger: str, where: str, limits: TextLimits) -> str:
-    """`where`: how the results of calls will be shown."""
+    """The instructions on tools. `where` describes the form of the results."""
     functions = "\n".join(_function(tool) for tool in tools)
     if len(functions) > limits.max_tools_chars:
         raise bad_request(
@@ -133,7 +131,7 @@ def bridge(tools: Sequence[ToolSpec], choice: ToolChoice, trigger: str, where: s
 
 
 def reminder(choice: ToolChoice, trigger: str) -> str:
-    """For a conversation that upstream remembers: it has seen the bridge and an earlier trigger."""
+    """The short instructions for a continued conversation, in which the model has already seen `bridge`."""
     return _REMINDER.format(trigger=trigger, extra=_demand(choice))
 
 
@@ -162,12 +160,11 @@ def wrong_call(problem: str, names: Sequence[str]) -> str:
     )
 
 
-# ---- Images for a backend that takes only text: a user's image is refused with an error, a tool's image is named in
-# words.
+# ---- Images for a backend that takes only text: a user's image is refused, a tool's image is replaced by a note.
 
 
 def without_images(request: TurnRequest) -> TurnRequest:
-    """Never silent: the user gets an error, and the model learns that there was an image it cannot see."""
+    """The request without images. A user's image raises an error; a note tells the model about a tool's image."""
     return replace(request, messages=tuple(_message(message) for message in request.messages))
 
 
@@ -196,13 +193,12 @@ def _named(inner: Text | Image) -> Text:
     return Text(f"[a picture, {inner.mime_type}, {len(inner.data)} bytes, which cannot be shown here]")
 
 
-# ---- The setting `tool_strict`: `tool_choice` auto becomes required when tools are offered, for orchestrators that
-# cannot use an answer without a call. An answer to tool results may end the turn in words, so nothing is demanded of
-# it.
+# ---- The setting `tool_strict`: `tool_choice` auto becomes required if tools are offered, for orchestrators that
+# cannot use an answer without a call. After tool results no call is required, because the answer may end the turn.
 
 
 def demand_tools(request: TurnRequest) -> TurnRequest:
-    """Only `auto` becomes stricter: a caller that chose none, required or a name meant it."""
+    """Change `tool_choice` from `auto` to `required`; a caller's other choices stay."""
     choice = request.tool_choice
     if not request.tools or choice.mode != "auto":
         return request
@@ -237,7 +233,7 @@ def offers_tools(request: TurnRequest) -> bool:
 
 
 def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
-    """Text messages only, and no tools."""
+    """The request with text messages only and without tools."""
     messages: Sequence[Message] = request.messages
     plain = not (offers_tools(request) or manner.thinking or _has_tool_parts(messages))
     if plain and (manner.style == "tags" or len(messages) < 2):
@@ -249,12 +245,12 @@ def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
         _transcript(request, messages, manner) if manner.style == "transcript" else _tagged(request, messages, manner)
     )
     if manner.continued and manner.style == "tags":
-        prompt = (*known, *prompt)  # the backend drops what is remembered
+        prompt = (*known, *prompt)  # the backend drops the messages that upstream remembers
     return replace(request, messages=prompt, tools=(), tool_choice=ToolChoice())
 
 
 def mentions(request: TurnRequest, trigger: str) -> bool:
-    """True when the request contains the trigger, which must then not be used."""
+    """Whether the request contains the trigger, which must then not be used."""
     texts = [tool.description for tool in request.tools]
     for message in request.messages:
         for part in message.parts:
@@ -320,7 +316,7 @@ class _Made:
 
 
 def _results_joined(messages: Sequence[Message]) -> Iterator[Message]:
-    """Results of one step arrive as separate messages; the model reads them in one."""
+    """The messages, with the results of one step joined into one message."""
     for role, run in groupby(messages, key=lambda message: message.role):
         if role is Role.TOOL:
             yield Message(role, tuple(part for message in run for part in message.parts))

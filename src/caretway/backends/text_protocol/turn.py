@@ -1,7 +1,7 @@
-"""A turn over a text-only backend: stops the inner turn at the first word after its calls, starts a correction where
-upstream keeps the conversation; no snapshot after calls.
+"""A turn over a text-only backend: stops the inner turn at the first text after its calls, and starts a correction if
+upstream keeps the conversation. It has no snapshot after calls.
 
-All of that happens in the callback that brought the words (`core/event_buffer.py`). Only a correction is a task.
+This happens in the callback that brings the text (`core/event_buffer.py`). Only a correction is a task.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,24 +29,23 @@ from ...processes.tasks import spawn
 from .parser import BadCall, CallPiece, Parser, Piece, TextLimits, TextPiece, ThinkingPiece
 from .thinking import unclosed
 
-# ---- Parsed text -> the events of a turn: calls end it, words after calls (invented results) are dropped, a wrong call
-# is held for a correction or shown as text, usage is estimated where none is told. Pure.
+# ---- Converts parsed text into the events of a turn: calls end it, text after calls (invented results) is dropped, a
+# wrong call is held for a correction or shown as text, usage is estimated if none is reported. Pure.
 #
-# In: batches of the inner turn's events. A wrong call (no such tool, no JSON) stops the reader at the end of the
-# answer: `wrong` says what the model should be told. The answer to that is `corrected`, or `give_up` where it cannot be
-# told.
+# Input: batches of the inner turn's events. A wrong call (no such tool, no JSON) stops the reader at the end of the
+# answer, and `wrong` holds it. The caller then calls `corrected`, or `give_up` if a correction is not possible.
 
 
 class TextReader:
     def __init__(self, parser: Parser, limits: TextLimits, *, prompt_chars: int = 0, only: str = "") -> None:
-        """`prompt_chars`: the size of the prompt, for an estimate of usage where upstream reports none. `only`: the
-        tool that the request demands by name; calls of others are left out."""
+        """`prompt_chars`: the size of the prompt, to estimate usage if upstream reports none. `only`: the tool that
+        the request demands by name; calls of other tools are dropped."""
         self.over = False
-        """The last event is out; what the inner turn says after that is not wanted."""
+        """The last event was returned; later events of the inner turn are ignored."""
         self.calls = 0
         self.wrong: list[BadCall] = []
         self.ended: TurnEnded | None = None
-        """The model has ended its answer, and there are wrong calls that it could be told of."""
+        """The inner turn's end, if the answer has wrong calls that may be corrected."""
         self._parser = parser
         self._limits = limits
         self._corrections = limits.corrections
@@ -56,19 +55,19 @@ class TextReader:
         self._started = False
         self._usage: Usage | None = None
         self._said: list[str] = []
-        """The model's own words, as long as it may have to be corrected."""
+        """The model's own text, kept while a correction is possible."""
         self._held: list[str] = []
-        """What was said behind a wrong call. Shown only if the model is not corrected."""
+        """The text after a wrong call, shown only if the model is not corrected."""
         self._held_chars = 0
 
     @property
     def listens(self) -> bool:
-        """The inner turn's events are wanted."""
+        """Whether the inner turn's events are still read."""
         return not self.over and self.ended is None
 
     @property
     def said(self) -> str:
-        """All that the model said since it was corrected."""
+        """The model's text since the last correction."""
         return "".join(self._said)
 
     def feed(self, batch: Sequence[Event]) -> list[Event]:
@@ -80,13 +79,13 @@ class TextReader:
         return out
 
     def corrected(self) -> None:
-        """The model is told of its wrong calls and goes on."""
+        """Continue after a correction was sent to the model."""
         self._corrections -= 1
         self.ended = None
         self._said, self.wrong, self._held, self._held_chars = [], [], [], 0
 
     def give_up(self) -> list[Event]:
-        """The model cannot be told: its wrong calls are text, and that was the end."""
+        """End the turn without a correction: the wrong calls become calls or text."""
         assert self.ended is not None
         ended, self.ended = self.ended, None
         out: list[Event] = []
@@ -187,8 +186,8 @@ class TextReader:
             self._end(TurnEnded(), out)
 
     def _show_wrong(self, out: list[Event]) -> None:
-        """The model will not be corrected: calls whose arguments do not fit are made, the other wrong ones are text,
-        and so is what it said behind them, unless calls are made."""
+        """Emit the wrong calls without a correction: calls whose arguments do not fit the schema are made, other wrong
+        calls become text. The text after them is shown only if no call is made."""
         calls = [wrong.call for wrong in self.wrong if wrong.call is not None]
         words = [wrong.raw for wrong in self.wrong if wrong.call is None]
         shown = "".join(words if calls else [*words, *self._held])
@@ -201,7 +200,7 @@ class TextReader:
 
 
 Correct = Callable[[Snapshot, str, Sequence[BadCall]], Awaitable[Turn]]
-"""(the conversation so far, what the model said, its wrong calls) -> the turn that goes on."""
+"""(the conversation so far, the model's text, its wrong calls) -> the turn that continues."""
 
 
 class TextTurn(OuterTurn):
@@ -217,7 +216,7 @@ class TextTurn(OuterTurn):
         raise GatewayError(ErrorKind.TURN_GONE, "A turn over text has ended with its calls.")
 
     def snapshot(self) -> Snapshot | None:
-        """None after calls: upstream's memory may hold less, or more, than the calls that were made."""
+        """The inner turn's snapshot; None after calls, because upstream's history may differ from the calls made."""
         return None if self._reader.calls else self._inner.snapshot()
 
     # ---- the inner turn
@@ -236,7 +235,7 @@ class TextTurn(OuterTurn):
             else:
                 spawn(self._corrected(kept), "correct-text-calls")
         elif reader.over and not isinstance(batch[-1], TERMINAL):
-            self._inner.close()  # at the first word behind its calls
+            self._inner.close()  # at the first text after its calls
         return events
 
     async def _corrected(self, kept: Snapshot) -> None:
@@ -244,7 +243,7 @@ class TextTurn(OuterTurn):
         try:
             await self._inner.aclose()
             following = await self._correct(kept, reader.said, reader.wrong)
-        except Exception as failure:  # whatever it is: the reader waits for an answer, and nobody waits for this task
+        except Exception as failure:  # any failure goes to the reader, because no caller awaits this task
             self._buffer.close(failure)
             return
         if self._closed:

@@ -1,11 +1,11 @@
-"""Paths that cannot leave the workspace (path traversal by `..`, symbolic links, links swapped meanwhile, NUL bytes);
-only regular files are opened, never a device or FIFO. Standard library only.
+"""Confines paths to the workspace, against traversal by `..`, symbolic links, swapped links and NUL bytes. Opens only
+regular files, never a device or FIFO. Standard library only.
 
-A path is walked one component at a time, from a descriptor of the workspace's root, each component opened relative to
-the descriptor before it and without following links. A symbolic link is read and its target walked by the same rules.
-`..` goes back along the descriptors that were opened, never along the file system. So there is no gap between the check
-and the use. Hard links cannot be told from files. A device or a FIFO is recognised before opening (opening alone can
-have effects) and once more on the descriptor.
+A path is walked one component at a time from a descriptor of the workspace's root. Each component is opened relative to
+the previous descriptor, without following links. A symbolic link is read and its target walked by the same rules. `..`
+returns to the previous open descriptor, never through the file system, so nothing can change between check and use.
+Hard links look like files. A device or a FIFO is recognised before opening, which alone can have effects, and again on
+the descriptor.
 """
 
 import errno
@@ -19,7 +19,7 @@ from pathlib import PurePath
 from typing import Final
 
 MAX_LINKS: Final = 40
-"""As many symbolic links as Linux follows in one path."""
+"""Symbolic links in one path, as in Linux."""
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -53,7 +53,7 @@ def kind_of(mode: int) -> str:
 
 
 def shown(name: str) -> str:
-    """A file's name as text: bytes that are not UTF-8 cannot be sent in a message."""
+    """A file's name as valid UTF-8, which messages require."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -71,11 +71,11 @@ class Folder:
         return cls(path, os.open(path, _DIRECTORY))
 
     def enter(self, name: str) -> "Folder":
-        """A directory in this one; raises an error if it has become a link."""
+        """Open a subdirectory. Raises OSError if it has become a link."""
         return Folder(os.path.join(self.path, name), os.open(name, _DIRECTORY, dir_fd=self._fd))
 
     def look(self, name: str) -> os.stat_result | None:
-        """What exists under this name, without following links; None when nothing does."""
+        """The entry's status, without following links; None if the entry does not exist."""
         try:
             return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
@@ -85,11 +85,11 @@ class Folder:
         return os.readlink(name, dir_fd=self._fd)
 
     def make(self, name: str) -> None:
-        with suppress(FileExistsError):  # another process made it; entering it shows what it is
+        with suppress(FileExistsError):  # another process made it; `enter` checks that it is a directory
             os.mkdir(name, dir_fd=self._fd)
 
     def open_file(self, name: str) -> int:
-        """A descriptor for reading a regular file. Anything else raises NotAFile and is not opened."""
+        """A descriptor for reading a regular file. Raises NotAFile for other kinds without opening them."""
         info = self.look(name)
         if info is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
@@ -125,20 +125,20 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """The target of a path. Valid inside the `with` that gave it."""
+    """The target of a path. Valid inside the `with` of `locate`."""
 
     folder: Folder
     name: str | None
-    """Inside `folder`; None when the path is `folder` itself."""
+    """The name inside `folder`; None if the path is `folder` itself."""
     found: os.stat_result | None
-    """What exists there: a link only if the last link was not to be followed. None: nothing exists."""
+    """The target's status; None if it does not exist. It is a link only with `follow_last=False`."""
 
     @property
     def path(self) -> str:
         return self.folder.path if self.name is None else os.path.join(self.folder.path, self.name)
 
     def file_name(self) -> str:
-        """The name, for callers that want a file."""
+        """The name. Raises NotAFile if the path is a directory."""
         if self.name is None:
             raise NotAFile("directory")
         return self.name
@@ -151,7 +151,7 @@ class Workspace:
         self._spellings = {PurePath(self.root).parts, PurePath(spelled).parts}
 
     def components(self, path: str) -> tuple[str, ...]:
-        """The path's components from the root on, `..` included. Raises PathRefused."""
+        """The path's components below the root, including `..`. Raises PathRefused."""
         if "\0" in path:
             raise PathRefused("the path contains a NUL byte")
         pure = PurePath(path)
@@ -165,7 +165,8 @@ class Workspace:
 
     @contextmanager
     def locate(self, path: str, *, follow_last: bool = True, make_parents: bool = False) -> Iterator[Spot]:
-        """Raises PathRefused when the path leaves the workspace, OSError when it does not exist."""
+        """Find the path's target. Raises PathRefused if the path leaves the workspace, OSError if a directory on the
+        way does not exist."""
         todo = deque(self.components(path))
         stack = [Folder.root(self.root)]
         try:

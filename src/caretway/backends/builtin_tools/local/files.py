@@ -1,7 +1,7 @@
-"""read, write and delete in the workspace: atomic writes (temporary file, fsync, rename; owner and mode kept, protected
-files refused), a link deleted and not its target, size limits, typed failures. Blocking.
+"""read, write, delete and ls in the workspace. Writes are atomic (temporary file, fsync, rename), keep owner and mode,
+and refuse write-protected files; delete removes a link and not its target. Blocking.
 
-`confine` checks paths. Every expected failure has a result type of its own; the tables below say which.
+`confine` checks paths. The tables below map each expected failure to its result type.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from ....processes.child import decoded
 from .confine import NotAFile, PathRefused, Spot, Workspace, kind_of, shown
 from .texts import BeyondEnd, as_utf8, excerpt, is_binary
 
-# ---- ls in the workspace: breadth first, at most 1000 entries, 4 levels and 10 s; links not followed, `.git` and
-# `node_modules` not entered, ignore patterns. Blocking.
+# ---- ls in the workspace: breadth first, at most 1000 entries, 4 levels and 10 s; does not follow links, does not
+# enter `.git` and `node_modules`, applies ignore patterns. Blocking.
 #
-# A tree of links cannot loop. When there is too much to show, the upper levels are more useful than one deep branch.
+# Links cannot cause a loop. Above a limit the upper levels are more useful than one deep branch.
 
 MAX_ENTRIES: Final = 1000
 MAX_DEPTH: Final = 4
 SECONDS: Final = 10.0
 
 CLOSED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".tox", ".mypy_cache"})
-"""Shown but not entered: they have thousands of entries that nobody asked about."""
+"""Directories that are shown but not entered, because they hold thousands of uninteresting entries."""
 
 MORE: Final = "[... more entries, not shown]"
 
@@ -65,13 +65,13 @@ def ls(
         if clock() > deadline:
             return pb.LsResult(timeout=pb.LsTimeout(directory_tree_root=root))
         if left <= 0:
-            break  # what is still in the queue is shown as not processed
+            break  # directories in the queue are shown as not processed
         try:
             dirs, files, more = _entries(workspace, path, args.ignore, left)
         except (PathRefused, OSError) as failure:
             if node is root:
                 return _error(args.path, getattr(failure, "strerror", None) or str(failure))
-            continue  # unreadable, or gone meanwhile: shown as not processed
+            continue  # unreadable or deleted: shown as not processed
         left -= len(dirs) + len(files)
         node.children_were_processed = not more
         node.children_files.extend(pb.LsDirectoryTreeNode.File(name=shown(name)) for name in files)
@@ -86,11 +86,11 @@ def ls(
 
 
 def _entries(workspace: Workspace, path: str, ignore: Sequence[str], limit: int) -> tuple[list[str], list[str], bool]:
-    """(directories, everything else, whether there is more), each sorted."""
+    """(directories, other entries, whether there are more entries); both lists are sorted."""
     dirs: list[str] = []
     files: list[str] = []
     with workspace.locate(path) as spot, spot.folder.entries() as entries:
-        # Not sorted before the cut: sorting would mean reading a million names to show a thousand.
+        # The cut comes before the sort, to avoid reading a million names to show a thousand.
         wanted = (entry for entry in entries if not _ignored(entry.name, path, ignore))
         for entry in islice(wanted, limit):
             (dirs if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
@@ -126,7 +126,7 @@ class FileLimits:
 
 
 def reason(failure: Failure) -> str:
-    """The reason without absolute paths: the model knows the path that it asked for."""
+    """The reason without absolute paths."""
     return (failure.strerror or str(failure)) if isinstance(failure, OSError) else str(failure)
 
 
@@ -208,16 +208,16 @@ def _replace(spot: Spot, data: bytes) -> None:
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise NotAFile(kind_of(before.st_mode))
     if before is not None and not spot.folder.writable(name):
-        # A rename needs no permission on the old file: without this a write-protected file would be replaced.
+        # A rename needs no permission on the old file, so it would replace a write-protected file.
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
     temporary = f".caretway-{secrets.token_hex(8)}"
-    fd = spot.folder.create(temporary, 0o666)  # a new file gets what the umask leaves
+    fd = spot.folder.create(temporary, 0o666)  # a new file gets its mode from the umask
     try:
         with open(fd, "wb") as file:
             if before is not None:
-                with contextlib.suppress(PermissionError):  # the owner stays when we may set one
+                with contextlib.suppress(PermissionError):  # keep the owner if that is permitted
                     os.fchown(fd, before.st_uid, before.st_gid)
-                os.fchmod(fd, before.st_mode & 0o777)  # never setuid: the content is not the old one
+                os.fchmod(fd, before.st_mode & 0o777)  # never setuid, because the content is new
             file.write(data)
             file.flush()
             os.fsync(fd)
@@ -268,7 +268,7 @@ def delete(workspace: Workspace, args: pb.DeleteArgs, limits: FileLimits) -> pb.
 
 
 def _previous(spot: Spot, name: str, limit: int) -> str:
-    """The old content, if it is small text. A file that may be deleted need not be readable."""
+    """The old content if it is small text; otherwise empty, also for an unreadable file."""
     try:
         with open(spot.folder.open_file(name), "rb") as file:
             data = file.read(limit + 1)

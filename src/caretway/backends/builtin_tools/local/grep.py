@@ -1,8 +1,8 @@
 """grep and glob for Cursor: runs the search worker process, kills it at its time limit (ReDoS) or when cancelled, and
-turns its outcome into a GrepResult; modes, context and result caps.
+converts its outcome into a GrepResult.
 
-Files are named as the official client names them: relative to the workspace, with a leading `./`, under the workspace's
-path as key.
+File names have the official client's form: relative to the workspace with a leading `./`, under the workspace's path as
+key.
 """
 
 import json
@@ -27,7 +27,7 @@ MAX_FILES: Final = 100_000
 MAX_TOTAL_BYTES: Final = 1 << 30
 MAX_CONTEXT: Final = 100
 START_S: Final = 5.0
-"""How much longer than the search's own time limit a worker may take before it is killed."""
+"""Seconds beyond the search's own time limit before a worker is killed."""
 
 
 def job_of(args: pb.GrepArgs, root: str, *, seconds: float, output_bytes: int, max_file_bytes: int) -> Job:
@@ -37,7 +37,7 @@ def job_of(args: pb.GrepArgs, root: str, *, seconds: float, output_bytes: int, m
         root=root,
         path=args.path,
         pattern=args.pattern,
-        mode=mode if args.pattern else "files_with_matches",  # nothing to look for: the glob tool wants names
+        mode=mode if args.pattern else "files_with_matches",  # without a pattern the glob tool needs only names
         seconds=seconds,
         output_bytes=output_bytes,
         max_file_bytes=max_file_bytes,
@@ -130,7 +130,7 @@ class Grep:
 
 
 class _Worker:
-    """One search process. `run` blocks in its thread; `stop` may be called from anywhere."""
+    """One search process. `run` blocks its thread; `stop` may be called from any thread."""
 
     def __init__(self, job: Job, environment: Mapping[str, str]) -> None:
         self._job = job
@@ -149,7 +149,7 @@ class _Worker:
         with self._lock:
             if self._stopped:
                 raise Stopped
-            child = self._child = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+            child = self._child = subprocess.Popen(  # noqa: S603 - own interpreter, own module
                 [sys.executable, "-I", "-X", "utf8", "-m", search_module()],
                 env=dict(self._environment),
                 stdin=subprocess.PIPE,

@@ -1,12 +1,12 @@
-"""The search worker behind grep and glob, a process that can be killed (ReDoS): regular expressions as ripgrep writes
-them, binary files skipped, limits on files, bytes, results, CPU time and memory, order by date.
+"""The search worker for grep and glob: accepts ripgrep's regular expressions, skips binary files, orders by path or
+date, and limits files, bytes, results, CPU time and memory.
 
     python -I -m caretway.backends.builtin_tools.local.search
 
-It is a process of its own, because Python cannot interrupt a regular expression with catastrophic backtracking (ReDoS).
-The process can be killed, and limits its own CPU time and memory in case its parent is gone. Standard library only. It
-looks at regular files below the workspace, never follows a link on the way, and stops at its limits with the results so
-far. It knows nothing about Cursor's wire format.
+The worker is a separate process, because Python cannot interrupt a regular expression with catastrophic backtracking
+(ReDoS). The process can be killed, and limits its own CPU time and memory in case its parent is gone. Standard library
+only. It searches regular files below the workspace, never follows a link on the way, and returns the results so far
+when it reaches a limit. It knows nothing about Cursor's wire format.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ SKIPPED: Final = frozenset(
 MAX_DEPTH: Final = 64
 MAX_PATTERN: Final = 10_000
 MAX_LINE: Final = 1_000
-"""How many characters of a line to show; minified files have lines of megabytes."""
+"""Characters of a line that are shown; minified files have lines of megabytes."""
 POSIX_CLASSES: Final = {
     "alpha": "a-zA-Z",
     "digit": "0-9",
@@ -48,7 +48,7 @@ POSIX_CLASSES: Final = {
 }
 MEMORY: Final = 2 << 30
 CHECK_EVERY: Final = 512
-"""How many lines to read between two checks of the time."""
+"""Lines between two checks of the time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,12 @@ class Job:
     limit: int = 0
     offset: int = 0
     newest_first: bool | None = None
-    """None: by path."""
+    """The order by date; None orders by path."""
 
 
 @dataclass(slots=True)
 class SearchResult:
-    """What is sent back. The caller can count all of it."""
+    """The worker's answer."""
 
     files: list[str] = field(default_factory=list)
     counts: list[tuple[str, int]] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Search:
             self._keep_dated()
         return self._found
 
-    # ---- which files
+    # ---- the files
 
     def _candidates(self) -> Iterator[Candidate]:
         job = self._job
@@ -186,7 +186,7 @@ class Search:
         if self._clock() > self._deadline:
             raise Enough
 
-    # ---- what is in them
+    # ---- their content
 
     def _list_files(self) -> None:
         for candidate in self._candidates():
@@ -236,7 +236,7 @@ class Search:
                 self._check()
             yield number, line.rstrip("\r\n")
 
-    # ---- what is kept of it
+    # ---- the results
 
     def _keep(self, cost: int) -> bool:
         """Whether the next result is within the requested window."""
@@ -258,7 +258,7 @@ class Search:
             self._found.files.append(shown(candidate.path))
 
     def _keep_dated(self) -> None:
-        """Sorted by age, so the window is known only after all files were seen."""
+        """Keep the requested window of the files sorted by date, which needs all files."""
         try:
             for _, path in sorted(self._dated, reverse=bool(self._job.newest_first)):
                 if self._keep(len(path)):
@@ -347,7 +347,7 @@ def main() -> None:
 
         resource.setrlimit(resource.RLIMIT_CPU, (int(job.seconds) + 5, int(job.seconds) + 6))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    warnings.simplefilter("ignore")  # about what a pattern may mean in a later Python
+    warnings.simplefilter("ignore")  # warnings about patterns in later versions of Python
     json.dump(outcome(job), sys.stdout)
 
 

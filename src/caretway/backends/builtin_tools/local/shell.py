@@ -1,8 +1,8 @@
-"""Runs shell commands in the workspace: which shell, secrets taken out of the environment, no terminal and no input,
-time limit, exit code and output, leftover processes ended.
+"""Runs shell commands in the workspace: chooses the shell, removes secrets from the environment, gives no terminal and
+no input, applies a time limit, returns exit code and output, and ends leftover processes.
 
-Only with `local_tools = all`. A shell is not confined to the workspace: it starts there, and may do what the user may.
-When the command ends, its whole process group is ended, and on Linux also processes that left the group.
+Used only with `local_tools = all`. A shell starts in the workspace but is not confined to it: it has the user's
+permissions. After the command its whole process group is ended, and on Linux also processes that left the group.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from ..execs import shell_rejected
 from .confine import PathRefused, Workspace, shown
 from .texts import share
 
-# ---- Kills processes that left their command's process group (`setsid`, daemons) and would outlive it: found by a
-# marker variable in /proc, on Linux only, searched again in case they fork.
+# ---- Kills processes that left their command's process group (`setsid`, daemons). A marker variable in /proc finds
+# them, on Linux only; the search is repeated in case they fork.
 #
-# The mark is in the command's environment, which its descendants inherit. A process that empties its environment is not
-# found; SECURITY.md says so.
+# The marker is in the command's environment, which its descendants inherit. A process that clears its environment is
+# not found; SECURITY.md says so.
 
 MARK: Final = "CARETWAY_CALL"
 ROUNDS: Final = 20
-"""How often to search again: a process may have forked during the search."""
+"""The maximum number of searches: a process may fork during a search."""
 PAUSE_S: Final = 0.01
 
 
 def end_strays(call: str) -> int:
-    """Kill all processes with this mark. Returns how many there were."""
+    """Kill all processes with this marker. Returns their number."""
     if sys.platform != "linux":
         return 0
     ended = 0
@@ -71,7 +71,7 @@ def _marked(call: str) -> list[int]:
 
 
 def _dead(process: str) -> bool:
-    """A zombie only waits for its parent and cannot be killed."""
+    """Whether the process is a zombie, which cannot be killed."""
     with open(f"/proc/{process}/stat", "rb") as file:
         return file.read().rpartition(b") ")[2][:1] in (b"Z", b"X")
 
@@ -91,10 +91,10 @@ SECRETS: Final = (
 """Variables that are hidden from commands."""
 
 QUIET: Final = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""There is no terminal, so nothing should wait for a key press."""
+"""Variables that keep programs from waiting for a key press, because there is no terminal."""
 
 SHELLS: Final = frozenset({"bash", "zsh", "sh", "dash", "ksh"})
-"""Shells that understand what models write; others (fish, nu ...) have another language."""
+"""Shells with the syntax that models write; other shells (fish, nu ...) have another syntax."""
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
@@ -112,13 +112,13 @@ def shell_program(environment: Mapping[str, str]) -> str:
 
 
 def time_limit(args: pb.ShellArgs, most: float) -> float:
-    """The model may ask for less time than the setting allows, not for more. Milliseconds on the wire."""
+    """The time limit in seconds: the model's timeout (in milliseconds), at most the setting."""
     asked = [ms / 1000 for ms in (args.timeout, args.hard_timeout) if ms > 0]
     return min([most, *asked])
 
 
 def working_directory(workspace: Workspace, path: str) -> str:
-    """Raises PathRefused, NotADirectoryError or another OSError."""
+    """The absolute path of a directory. Raises PathRefused, NotADirectoryError or another OSError."""
     with workspace.locate(path) as spot:
         if spot.name is None:
             return spot.folder.path
@@ -160,7 +160,7 @@ class Shell:
         return pb.ShellResult(success=outcome)
 
     async def stream(self, args: pb.ShellArgs) -> list[pb.ShellStream]:
-        """Start, output, exit: all sent at the end, in the order of a live stream."""
+        """Run the command and return start, output and exit events in the order of a live stream."""
         try:
             cwd, finished = await self._finish(args)
         except PermissionError as denied:
@@ -197,7 +197,7 @@ class Shell:
             raise failure.cause from failure
 
     async def _to_end(self, command: Command, limit: float) -> Finished:
-        """Runs on its own event loop, which may be blocked."""
+        """Run the command to its end. This coroutine runs on its own event loop, which may block."""
         call = secrets.token_hex(16)
         marked = replace(command, environment={**command.environment, MARK: call})
         try:

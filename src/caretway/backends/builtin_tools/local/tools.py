@@ -1,8 +1,8 @@
-"""Which built-in tools run here by mode (`read-only`, `all`), four at a time: background shells and fetch are
-refused; an unexpected failure becomes a typed answer to the model.
+"""Runs built-in tools in the gateway by mode (`read-only`, `all`), four at a time. Refuses background shells and fetch;
+an unexpected failure becomes a typed answer to the model.
 
-In `read-only` mode: read, ls, grep, glob inside the workspace. In `all` mode also write, delete and shell. One per
-request; nothing to close.
+Mode `read-only` has read, ls, grep and glob inside the workspace; mode `all` adds write, delete and shell. Each request
+has its own instance, which needs no closing.
 """
 
 import asyncio
@@ -27,11 +27,10 @@ from .files import FileLimits, delete, ls, read, write
 from .grep import Grep
 from .shell import Shell, without_secrets
 
-# ---- The loop guard around local tools: a call that repeats too often is refused once, in words to the model; when it
-# is made again, the turn ends. So does one that only looks around without anything new, where the settings say so.
+# ---- The loop guard around local tools: a call that repeats too often is refused once with a message to the model; the
+# next repetition ends the turn. If the settings say so, a turn that only reads without new results also ends.
 #
-# The rules are `sessions/loop_guard/`. Results are compared by what they say, without numbers and times that differ
-# each time.
+# The rules are in `sessions/loop_guard/`. Results are compared without ids and times, which differ each time.
 
 _TOOLS: Final[Mapping[str, str]] = {
     "read_args": "read",
@@ -59,7 +58,7 @@ class GuardedTools:
         self._guard = guard
         self._refused: set[tuple[str, str]] = set()
         self._note = ""
-        """What the model gets instead of its next look."""
+        """The message to the model instead of its next read-only result."""
         self._end: GatewayError | None = None
 
     def decide(self, exec_: pb.ExecServerMessage) -> Decision:
@@ -94,14 +93,14 @@ class GuardedTools:
 
 def _call(exec_: pb.ExecServerMessage) -> tuple[str, str]:
     kind = exec_.WhichOneof("message") or ""
-    if kind in ("shell_args", "shell_stream_args"):  # its command tells whether it only looks
+    if kind in ("shell_args", "shell_stream_args"):  # the command shows whether the call only reads
         command = getattr(exec_, kind).command
         return _TOOLS[kind], msgspec.json.encode({"command": command, "rest": execs.essence(exec_)}).decode()
     return _TOOLS.get(kind, kind), execs.essence(exec_)
 
 
 def _steady_texts(message: Message) -> Iterator[str]:
-    """What a result says, without what differs each time."""
+    """The values of a result, without fields that differ each time."""
     for field, value in message.ListFields():
         if _UNSTEADY.search(field.name):
             continue
@@ -119,7 +118,7 @@ Mode = Literal["read-only", "all"]
 MAX_FILE_BYTES: Final = 16 << 20
 SEARCH_S: Final = 15.0
 AT_ONCE: Final = 4
-"""How many tools of one request run at once; the others wait."""
+"""Tools of one request that run at once; other calls wait."""
 
 READING: Final = {
     "read_args": "read",
@@ -133,7 +132,7 @@ CHANGING: Final = {
     "shell_args": "shell",
     "shell_stream_args": "shell",
 }
-"""Exec kind -> what the model calls it."""
+"""Exec kind -> the model's name for the tool."""
 
 READING_CALLS: Final = ("read_tool_call", "ls_tool_call", "grep_tool_call", "glob_tool_call")
 CHANGING_CALLS: Final = ("shell_tool_call", "edit_tool_call", "delete_tool_call")
@@ -183,7 +182,7 @@ class LocalTools:
 
     @property
     def allowed_tools(self) -> str:
-        """For the header that tells Cursor which tools the model may use."""
+        """The value of the header that lists the tools which the model may use."""
         calls = READING_CALLS if self._mode == "read-only" else READING_CALLS + CHANGING_CALLS
         return ",".join(calls)
 
@@ -209,7 +208,7 @@ class LocalTools:
         return f"Available: {', '.join(dict.fromkeys(self._kinds.values()))}."
 
     async def run(self, exec_: pb.ExecServerMessage) -> list[bytes]:
-        """The messages that answer the exec, the closing one included. Raises only CancelledError."""
+        """The messages that answer the exec, including the closing message. Raises only CancelledError."""
         decision = self.decide(exec_)
         if isinstance(decision, Refuse):
             return execs.refuse(exec_, decision.reason)
@@ -218,7 +217,7 @@ class LocalTools:
         try:
             async with self._slots:
                 replies = await tool.run(exec_)
-        except Exception as bug:  # the edge of a tool: whatever fails in it, Cursor waits for an answer
+        except Exception as bug:  # any failure: Cursor waits for an answer
             log.exception("a local tool failed")
             replies = [tool.broken(exec_, f"the gateway could not run this tool: {type(bug).__name__}")]
         took = round((time.monotonic() - began) * 1000)
@@ -227,7 +226,7 @@ class LocalTools:
             reply.local_execution_time_ms = took
         return [*map(execs.answer, replies), execs.stream_close(exec_.id)]
 
-    # ---- one method per kind: arguments out, result in
+    # ---- one method per kind: takes the arguments from the exec and wraps the result
 
     async def _read(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
         return [ExecReply(read_result=await asyncio.to_thread(read, self._workspace, exec_.read_args, self._limits))]
