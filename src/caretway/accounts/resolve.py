@@ -34,7 +34,7 @@ from .names import (
 #
 # Cursor refuses a set of parameters that is none of a model's variants, so one variant is chosen as a whole. Wishes
 # count in this order: thinking, effort, window, speed, max mode. Parameters without a wish are those of the model's
-# default variant, but never fast or in max mode: both cost more.
+# default variant, except that fast and max mode are avoided: both cost more.
 
 _FAR: Final = 100
 _SILENT_EFFORTS: Final = ("none", "minimal")
@@ -122,7 +122,7 @@ def _rungs_apart(wanted: str | None, has: str | None) -> tuple[int, int]:
 
 
 def _thoughtless(wish: Wish, effort: str | None) -> bool:
-    """Whether a wish to think is unmet: a model that has only efforts thinks at any effort above none."""
+    """Whether a wish to think is unmet: a model that has only efforts thinks at efforts above `minimal`."""
     return wish.thinking is True and wish.effort is None and effort in _SILENT_EFFORTS
 
 
@@ -148,7 +148,7 @@ def _unmet(variant: ModelVariant, wish: Wish) -> tuple[str, ...]:
 
 
 def _loose(model: ModelInfo, wish: Wish) -> VariantChoice:
-    """For a model without variants: the backend accepts any combination of the listed values."""
+    """Chooses parameters of a model without variants, which accepts any combination of the listed values."""
     chosen: list[tuple[str, str]] = []
     for key, values in model.parameters:
         value = _loose_value(key, values, wish)

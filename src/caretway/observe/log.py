@@ -174,7 +174,7 @@ def _tokens(usage: Usage) -> str:
 
 
 def short(count: int | None) -> str:
-    """At most four characters and a unit: 999, 1.2k, 120k, 3.4M."""
+    """Formats a count in at most four characters and a unit: 999, 1.2k, 120k, 3.4M."""
     if count is None:
         return "?"
     for unit, size in (("M", 1_000_000), ("k", 1_000)):

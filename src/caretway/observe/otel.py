@@ -442,7 +442,7 @@ def _given(attributes: Mapping[str, Any]) -> Attributes:
 
 
 class Histograms(Observer):
-    """How long answers took and how many tokens runs used, with bounded names of models."""
+    """Records durations of answers and tokens of runs, with a bounded number of model names."""
 
     def __init__(self, meter: Meter, routes: Mapping[str, str], scheme: str) -> None:
         self._routes = routes

@@ -141,7 +141,7 @@ class ProveContext:
         self.changes: dict[str, object] = {}
         """Settings that all later questions need."""
         self.dead = False
-        """Not even a line of text is answered."""
+        """True if even the question for a line of text got no answer."""
         self.last_runs: list[RunNotes] = []
         """The attempts of the last conversation, if they are recorded."""
         self.facts: dict[str, Fact] = {}
