@@ -1,9 +1,7 @@
-"""Plain instructions that the simulated model follows as a real model does: `caretway prove` sends the same words to
-both.
+"""Plain instructions that the simulated model follows as a real one would: `caretway prove` sends them to both.
 
 Each instruction is a sentence on its own line: reply with a marker, call a tool with arguments, call several at once,
-reply with their results, with a code word, or with the colour of an image. Pure. Returns the steps that a script would
-give.
+reply with their results, with a code word, or with the colour of an image. Pure; returns the steps of a script.
 """
 
 import base64

@@ -632,7 +632,7 @@ SECTIONS: Final = (
 
 INTRODUCTION: Final = """# API
 
-Which endpoints there are, and what happens to each request field that openai {openai} and anthropic {anthropic} know.
+The endpoints, and the effect of each request field in the types of openai {openai} and anthropic {anthropic}.
 
 | API | endpoints |
 |---|---|
@@ -661,7 +661,7 @@ Most paths also work without `/v1`, with it twice, or with a slash at the end. `
 | `x-caretway-budget`, `x-caretway-passed-to` | a [budget](usage.md#budgets) above 80 %; the gateway of a [cluster](cluster.md) that answers |
 
 `input_tokens` and `count_tokens` are estimates, four bytes a token. `GET /v1/models` takes Anthropic's `limit`, `after_id` and
-`before_id` from clients that send `anthropic-version`. Not served, with a 404 that says so: embeddings, audio, images, videos,
+`before_id` from clients that send `anthropic-version`. These APIs are not served and give a 404 that says so: embeddings, audio, images, videos,
 moderation, reranking, files, vector stores, batches.
 
 ## Fields
