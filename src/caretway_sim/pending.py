@@ -15,7 +15,7 @@ from .shared import Stats
 
 MAX_EXEC_MESSAGES: Final = 100_000
 MAX_EXEC_BYTES: Final = 64 * 1024 * 1024
-"""Limit of one exec's output; of a longer shell stream only the end message is kept."""
+"""Limit of one exec's output; above it a shell stream's messages are dropped, except the last."""
 
 Write = Callable[[bytes], None]
 _T = TypeVar("_T")

@@ -88,7 +88,7 @@ def piece(tools: Sequence[Tool]) -> Piece:
 # The simulated conversation state in blobs: the blobs that it names, its history from roots or turns, and the new blobs
 # and checkpoints as it grows. Pure; run.py does the I/O.
 
-# ---- told results
+# ---- results outside of tool results
 
 # Finds tool results that clients send outside of `tool-result` parts: in the steps of `turns`, or in an assistant's
 # prose. Pure.

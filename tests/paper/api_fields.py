@@ -661,8 +661,8 @@ Most paths also work without `/v1`, with it twice, or with a slash at the end. `
 | `x-caretway-budget`, `x-caretway-passed-to` | a [budget](usage.md#budgets) above 80 %; the gateway of a [cluster](cluster.md) that answers |
 
 `input_tokens` and `count_tokens` are estimates, four bytes a token. `GET /v1/models` takes Anthropic's `limit`, `after_id` and
-`before_id` from clients that send `anthropic-version`. These APIs are not served and give a 404 that says so: embeddings, audio, images, videos,
-moderation, reranking, files, vector stores, batches.
+`before_id` from clients that send `anthropic-version`. These APIs are not served and give a 404 that says so: embeddings, audio,
+images, videos, moderation, reranking, files, vector stores, batches.
 
 ## Fields
 

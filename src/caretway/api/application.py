@@ -375,7 +375,7 @@ class AcceptedRequest:
         return self._application.answer(self._matched, self._request, self._response)
 
     def leave(self) -> None:
-        """End of the request, however it ended. Idempotent, and allowed before a start."""
+        """Release the places of the request. Idempotent, and allowed before `begin`."""
         if self._begun:
             self._begun = False
             self._application.leave(self._matched)

@@ -1,6 +1,6 @@
 """The content of `/openapi.json`: an OpenAPI 3.1 document with every route, its request schema and its possible errors.
 
-It describes what this gateway reads of the three APIs, not all that their owners offer: unknown fields are allowed
+It describes the fields that this gateway reads, not all fields of the three APIs: unknown fields are allowed
 everywhere and reported in `x-caretway-ignored`. The paths come from the rows of `routes`; the schemas are here.
 """
 

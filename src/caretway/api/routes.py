@@ -119,7 +119,7 @@ PAGE_PREFIX: Final = "/caretway/"
 MAX_TOLD: Final = 200
 """Characters of a path that an error message shows."""
 MAX_PATH: Final = 4096
-"""Characters: a longer path is not normalised and matches no route."""
+"""Characters: a longer path is not normalised."""
 _SLASHES: Final = re.compile("/{2,}")
 _PREFIXES: Final = re.compile(f"^(?:{PREFIX}){{2,}}(?=/|$)")
 PARAMETER: Final = re.compile(r"\{(\w+)(:path)?\}")
@@ -167,7 +167,7 @@ Handler = Callable[[HttpCall], Awaitable[None]]
 
 
 class Route(Struct, frozen=True):
-    """One path."""
+    """One row of the table: a path with its methods and handler."""
 
     path: str
     """`{id}` matches one segment, `{id:path}` the rest of the path."""

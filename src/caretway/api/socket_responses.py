@@ -48,7 +48,7 @@ MAX_LANES: Final = 16
 """Concurrent streams of one connection."""
 MAX_LANE_CHARS: Final = 128
 MAX_VALUES: Final = 500_000
-"""Most values in the JSON of a message, whatever limit HTTP has: skipping more would take over a few milliseconds."""
+"""Most values in a message's JSON, even if HTTP allows more: skipping more takes longer than a few milliseconds."""
 _DROPPED: Final = frozenset({"connection", "upgrade", "x-request-id", "content-length", "content-encoding"})
 _TOLD: Final = frozenset({b"retry-after", b"x-should-retry", b"x-request-id"})
 """Headers of an error that clients use."""
@@ -253,7 +253,7 @@ class ResponsesSocket(Socket):
         for writer in running.values():
             writer.hung_up()
             if writer.task is not None:
-                writer.task.cancel()  # nobody waits for the response any more
+                writer.task.cancel()  # the client is gone
             elif writer.pending is not None:
                 writer.pending.leave()
         closed, self._closed = self._closed, _nothing

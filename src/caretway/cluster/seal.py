@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 SCHEMA: Final = 1
 """Version of the rows' content. Replicas with another version do not see these rows: they replay."""
 ANY_SCHEMA: Final = 0
-"""For rows that carry their schema inside: replicas are listed whatever version they have."""
+"""For rows that carry their schema inside, so that replicas of every version are listed."""
 NAME_BYTES: Final = 18
 _NONCE: Final = 12
 _KEY_ID: Final = 4

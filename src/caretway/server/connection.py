@@ -94,11 +94,11 @@ class PendingRequest(Protocol):
         ...
 
     def answer(self) -> Coroutine[Any, Any, None]:
-        """Make the answer. Cancelled when the client hangs up."""
+        """Make the response. Cancelled when the client hangs up."""
         ...
 
     def leave(self) -> None:
-        """End of the request, however it ended. Idempotent, and allowed before a start."""
+        """Release what the request holds. Idempotent, and allowed before `begin`."""
         ...
 
 
@@ -213,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
             if pending is not None:
                 pending.leave()
         elif not response.complete:
-            task.cancel()  # nobody waits for the response any more
+            task.cancel()  # the client is gone
 
     def data_received(self, data: bytes) -> None:
         if self._deaf:
