@@ -1,2 +1,2 @@
-"""The user's MCP servers as tools for every model and client: offered beside the client's own tools, run in the
+"""The user's MCP servers as tools for every model and client: offered in addition to the client's tools, run in the
 gateway."""

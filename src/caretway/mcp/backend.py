@@ -1,8 +1,7 @@
-"""Wraps a backend and offers MCP tools beside the client's own: when they are offered (always, ask, never; only with
-`tool_choice` auto), and the request sent without them when they are too large.
+"""Wraps a backend and offers MCP tools in addition to the client's tools: always, on request or never, and only with
+`tool_choice` auto. Offers fewer tools if the backend refuses them as too large.
 
-Does not know how tools are reached (bridge.py) nor how the inner backend reaches Cursor. Sessions still compare only
-the tools that the client declared.
+`bridge.py` runs the tools. Sessions still compare only the tools that the client declared.
 """
 
 import logging
@@ -42,7 +41,7 @@ class McpTools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """When bridged tools are offered, and what clients see of them."""
+    """When bridged tools are offered, and how their calls are shown to clients."""
 
     offer: Offer = "always"
     activity: Activity = "hidden"
@@ -53,16 +52,16 @@ class BridgedBackend:
         self.name = inner.name
         self.standing = inner.standing
         able = inner.abilities.client_tools != "none"
-        # A backend that cannot park gets the whole history after each step: to the sessions that is parking.
+        # A backend that cannot park gets the whole history after each step, which counts as parking for sessions.
         self.abilities = replace(inner.abilities, parks=inner.abilities.parks or able)
         self._inner = inner
         self._tools = tools
         self._guard = guard
         self._terms = terms
         self._tried: tuple[McpCatalogue, int, int] | None = None
-        """The newest offer that was too large: the catalogue, how many tools of the client, and of MCP."""
+        """The newest offer that was too large: (catalogue, number of the client's tools, number of MCP tools)."""
         self._taken = 0
-        """How many of those were offered then."""
+        """The number of MCP tools that the backend accepted for `_tried`."""
 
     async def models(self) -> Sequence[ModelInfo]:
         return await self._inner.models()
@@ -81,7 +80,7 @@ class BridgedBackend:
         if not tools and self._inner.abilities.parks == self.abilities.parks:
             return await self._inner.start(request, snapshot)
         offered = self._tools.catalogue, len(request.tools), len(tools)
-        if offered == self._tried:  # as many as were taken before beside so many of the client's
+        if offered == self._tried:  # the same offer was too large before
             tools = _first(tools, self._taken)
         while True:
             model_request = _with(request, tools)
@@ -91,7 +90,7 @@ class BridgedBackend:
             except GatewayError as refused:
                 if refused.code not in _TOO_MANY or not tools:
                     raise
-                # The client did not ask for so many: its request is not to fail for them.
+                # The request must not fail because of tools that the client did not send.
                 tools = _first(tools, len(tools) // 2)
                 self._tried, self._taken = offered, len(tools)
                 self._tools.left_out(offered[2] - len(tools))
@@ -107,7 +106,7 @@ class BridgedBackend:
         )
 
     def wanted(self, request: TurnRequest) -> bool:
-        """A request that requires a call, or forbids it, means the client's own tools, so nothing is added."""
+        """Whether to offer bridged tools. A `tool_choice` other than `auto` concerns only the client's tools."""
         if self._inner.abilities.client_tools == "none" or request.tool_choice.mode != "auto":
             return False
         asked = {"always": request.bridge is not False, "ask": request.bridge is True, "never": False}

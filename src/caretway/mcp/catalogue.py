@@ -1,7 +1,7 @@
-"""The tools of all connected MCP servers as one value: under their exposed names, filtered by allow and deny, without
-names that the client's own tools have; maps a call back to its server.
+"""The tools of all connected MCP servers as one value: by exposed name, filtered by allow and deny, without the names
+of the client's own tools. Maps a call back to its server.
 
-In: what each server listed. Out: a `McpCatalogue`.
+Input: each server's list of tools. Output: a `McpCatalogue`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ class ListedTool:
     description: str = ""
     schema: Mapping[str, object] = field(default_factory=dict)
     hints: tuple[tuple[str, bool], ...] = ()
-    """Its annotations, by the protocol's names; those that it does not have are not among them."""
+    """The tool's annotations by the protocol's names, without absent annotations."""
 
     @property
     def read_only(self) -> bool:
@@ -43,7 +43,7 @@ class McpCatalogue:
     tools: Mapping[str, BridgedTool] = field(default_factory=dict)
 
     def for_request(self, taken: Iterable[ToolSpec]) -> dict[str, BridgedTool]:
-        """The tools to offer beside a client's own. If the client declares the same name, the client's tool is used."""
+        """The tools to offer in addition to a client's tools. A client's tool hides a bridged tool of the same name."""
         names = {tool.name for tool in taken}
         return {name: tool for name, tool in self.tools.items() if name not in names}
 

@@ -1,11 +1,10 @@
-"""JSON with comments and trailing commas, as people write configuration files -> JSON; what looks like a comment inside
-a string stays."""
+"""Converts JSON with comments and trailing commas, as in configuration files, into JSON."""
 
 import re
 from typing import Final
 
 _PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
-"""Strings come first: what looks like a comment inside a string is not one."""
+"""Strings match first, so that comment marks inside a string stay."""
 
 
 def plain_json(text: str) -> str:

@@ -1,5 +1,5 @@
-"""Exposed names of MCP tools: `mcp__server__tool`, at most 64 characters of [A-Za-z0-9_-], unique; an illegal or long
-name gets a digest, the same after every start. Mapped back by table, never parsed."""
+"""Exposed names of MCP tools: `mcp__server__tool`, unique, at most 64 characters of [A-Za-z0-9_-]. An illegal or long
+name gets a digest that is equal after every start. A table maps names back; they are never parsed."""
 
 import hashlib
 import re
@@ -9,7 +9,7 @@ from typing import Final
 LONGEST: Final = 64
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PLAIN_SERVER: Final = re.compile(r"(?!_)(?!.*__)[A-Za-z0-9_-]+(?<!_)")
-"""Otherwise `a_` + `b` and `a` + `_b` would read the same."""
+"""A server name that needs no digest. Without the rule `a_` + `b` and `a` + `_b` would give equal names."""
 _DIGEST: Final = 8
 
 Key = tuple[str, str]
@@ -17,7 +17,7 @@ Key = tuple[str, str]
 
 
 def exposed_names(keys: Iterable[Key]) -> dict[str, Key]:
-    """Exposed name -> what it stands for, in the order given; every key once."""
+    """Exposed name -> key, in the given order, each key once."""
     names: dict[str, Key] = {}
     for key in dict.fromkeys(keys):
         name = _plain(key)

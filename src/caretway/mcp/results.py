@@ -1,5 +1,5 @@
-"""An MCP result as a `ToolResult`: text, images (size limit, broken base64), audio and binaries named in words,
-resources, structured content told once, long text cut with a note.
+"""Converts an MCP result into a `ToolResult`: text, images (with a size limit), resources, structured content.
+Describes audio and binaries in words, and cuts long text with a note.
 
 Nothing is lost silently.
 """
@@ -71,7 +71,7 @@ def _image(data: str, mime_type: str, image_bytes: int) -> Piece:
 
 
 def _repeats(pieces: Iterable[Piece], structured: object) -> bool:
-    """Servers should give structured content as text, too; then it is not repeated."""
+    """Whether a text already holds the structured content, as the protocol recommends."""
     for piece in pieces:
         if isinstance(piece, Text) and piece.text.lstrip()[:1] in ("{", "[", '"', *"-0123456789tfn"):
             try:
@@ -83,7 +83,7 @@ def _repeats(pieces: Iterable[Piece], structured: object) -> bool:
 
 
 def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
-    """Texts of a result are separate blocks; when joined, they need a separator."""
+    """The pieces with a line break between adjacent texts."""
     spaced: list[Piece] = []
     for piece in pieces:
         if isinstance(piece, Text) and spaced and isinstance(last := spaced[-1], Text) and not last.text.endswith("\n"):
@@ -93,7 +93,7 @@ def _spaced(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def cut(pieces: Iterable[Piece], text_bytes: int) -> tuple[Piece, ...]:
-    """Cuts text to the limit; images have their own limit."""
+    """Cut the text of all pieces to the limit. Images have their own limit."""
     kept: list[Piece] = []
     left, lost = text_bytes, 0
     for piece in pieces:

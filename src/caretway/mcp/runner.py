@@ -1,7 +1,7 @@
-"""One MCP tool call, which always gives a result: broken JSON arguments, an absent server, any failure, a timeout that
-each progress notification restarts (an hour at most, or the timeout if that is longer). Cancelling it tells the server.
+"""Runs one MCP tool call, which always gives a result. Each progress notification restarts its timeout, for an hour at
+most, or the timeout if that is longer. Cancelling the call informs the server.
 
-Failures are results too: the model can do something else.
+Broken arguments, an absent server and other failures become results, so that the model can react.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ async def run_call(
     timeout: float,
     why_gone: Callable[[], str],
 ) -> tuple[ToolResult, bool]:
-    """The result, and whether the connection may be broken."""
+    """(the result, whether the connection may be broken)."""
     name = definition.name
     try:
         parsed = json.loads(arguments or "{}")
@@ -47,7 +47,7 @@ async def run_call(
         log.warning("MCP server %s: %s made no progress for %g s; the call was cancelled", name, tool, timeout)
         problem = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
         return failure(call_id, problem), True
-    except Exception as refused:  # the SDK raises what the server answered, what the network did, what did not validate
+    except Exception as refused:  # an error of the server, the network or the validation
         reason = definition.hide(connection.lost or words(refused))
         log.info("MCP server %s: %s failed: %s", name, tool, type(refused).__name__)
         return failure(call_id, f"The MCP server `{name}` failed to run `{tool}`: {reason}"), True

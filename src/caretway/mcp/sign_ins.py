@@ -1,7 +1,7 @@
-"""Sign-ins to remote MCP servers: one private file (or entry of the keyring) for each server's URL, with a lock of its
-own, so that a server that hangs while it renews one holds up no other; why a server cannot be used without one.
+"""Sign-ins to remote MCP servers: one private file or keyring entry for each server's URL. Each has its own lock, so
+that a server that hangs during a renewal does not block other servers.
 
-Knows nothing of OAuth's requests: `oauth` has these, and loads the SDK.
+`oauth` sends the requests and loads the SDK.
 """
 
 import asyncio
@@ -18,32 +18,32 @@ from ..core.errors import GatewayError
 
 FILE: Final = "sign-in.json"
 EARLY_S: Final = 30.0
-"""A token is renewed so long before its end, or in the last tenth of its life if that is shorter."""
+"""Seconds before its end at which a token is renewed, or the last tenth of its life if that is shorter."""
 LONGEST_LIFE_S: Final = 10 * 365 * 86_400
 
 TOKEN: Final = re.compile(r"[!-~]+")
-"""What a header can hold."""
+"""A token that a header can hold."""
 MAX_WHY: Final = 160
-"""Characters of a reason, so that the command behind it is not cut off."""
+"""Characters of a reason, so that the command after the reason is not cut off."""
 
 SignInState = Literal["", "signed in", "needed", "expired", "refused"]
-"""Empty: no sign-in was asked for."""
+"""Empty if the server did not require a sign-in."""
 
 
 class McpSignIn(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server gave, in the SDK's own forms. Never printed: the repr shows the address only."""
+    """A server's sign-in in the SDK's form. Its repr shows only the address."""
 
     url: str
     tokens: dict[str, Any]
     client: dict[str, Any]
     metadata: dict[str, Any] | None = None
-    """Of the authorization server: where to renew."""
+    """The authorization server's metadata, with the address for renewals."""
     resource: dict[str, Any] | None = None
     received_at: float = 0.0
     ends_at: float | None = None
-    """Unix seconds; None: unknown."""
+    """Unix seconds; None if unknown."""
     refused: str = ""
-    """Why the server did not renew it."""
+    """Why the server refused a renewal."""
 
     def __repr__(self) -> str:
         return f"McpSignIn({self.url!r})"
@@ -71,7 +71,7 @@ class McpSignIn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SignInFile(LockedDirectory):
-    """The sign-in to one server. File and keyring block, so they are used in a thread."""
+    """The stored sign-in to one server. File and keyring block, so they run in a thread."""
 
     def __init__(self, vault: SignInStore, directory: Path, url: str) -> None:
         super().__init__(directory)
@@ -88,11 +88,11 @@ class SignInFile(LockedDirectory):
         return kept if kept.url == self.url and TOKEN.fullmatch(str(kept.tokens.get("access_token", ""))) else None
 
     async def write(self, sign_in: McpSignIn) -> None:
-        """Call it within `locked`."""
+        """Store the sign-in. The caller holds `locked`."""
         await asyncio.to_thread(self._vault.write, msgspec.json.encode(sign_in).decode())
 
     async def forget(self) -> bool:
-        """False: there was none. What cannot be read goes, too."""
+        """Erase the sign-in, even if it is unreadable. Returns False if there was none."""
         async with self.locked():
             try:
                 there = await self.read() is not None
@@ -103,20 +103,20 @@ class SignInFile(LockedDirectory):
 
 
 def open_sign_in(data_dir: Path, kind: str, url: str) -> SignInFile:
-    """`kind`: `file` or `keyring`."""
+    """The stored sign-in for a URL. `kind`: `file` or `keyring`."""
     name = f"mcp-{hashlib.sha256(url.encode()).hexdigest()[:32]}"
     directory = data_dir / DIRECTORY / name
     return SignInFile(open_vault(kind, directory, file=FILE, name=name), directory, url)
 
 
 class SignInNeeded(Exception):
-    """A server cannot be used without a new sign-in; the text says why, and what to type."""
+    """The server needs a new sign-in. The text gives the reason and the command."""
 
     def __init__(self, state: SignInState, why: str, command: str, changed: Callable[[], Awaitable[object]]) -> None:
         super().__init__(f"{why[:MAX_WHY]}: run `{command}`")
         self.state: SignInState = state
         self.changed = changed
-        """Waits until somebody signs in or out."""
+        """Waits until the stored sign-in changes."""
 
 
 def ends_at(expires_in: object, now: float) -> float | None:

@@ -1,7 +1,7 @@
-"""Checks a server's tools/list before the SDK reads it: an invalid tool is left out with its reason and does not cost
-the others; a schema without a type is an object. Pure.
+"""Checks a server's tools/list before the SDK reads it: leaves out an invalid tool and reports the reason; a schema
+without a type becomes an object. Pure.
 
-The SDK would refuse the whole list because of one tool.
+Without the check the SDK would refuse the whole list because of one tool.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ _OBJECTS: Final = ("annotations", "_meta", "execution")
 
 
 def sift(tools: list[Any], refused: Callable[[Mapping[str, Any]], str | None]) -> tuple[list[Any], dict[str, str]]:
-    """(the tools that can be used, name of each other -> reason). `refused`: why the SDK would refuse a tool."""
+    """(usable tools, name of each unusable tool -> reason). `refused` returns why the SDK would refuse a tool."""
     kept: list[Any] = []
     left_out: dict[str, str] = {}
     for number, tool in enumerate(tools, 1):

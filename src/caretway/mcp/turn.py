@@ -1,8 +1,8 @@
-"""Runs the bridged (MCP) calls of a turn and passes their results on, or the whole history to a new inner turn when the
-old one is gone or cannot park; applies the loop guard; cancels the calls when the turn closes.
+"""Runs the bridged (MCP) calls of a turn. Passes their results to the inner turn, or the whole history to a new inner
+turn if the old turn is gone or cannot park. Applies the loop guard, and cancels the calls when the turn closes.
 
-It listens to the inner turn (`core/event_buffer.py`); `steps.py` decides what is shown and what is to be done, in the
-callback that brought the events. Remembered here is the whole history, including what the client never sees.
+In the callback that brings the inner turn's events (`core/event_buffer.py`), `steps.py` decides what to show and to do.
+The turn keeps the whole history, including calls that the client never sees.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from .catalogue import BridgedTool
 from .steps import Activity, StepPhase, StepReader
 
 RunCall = Callable[[BridgedTool, str, str], Coroutine[Any, Any, ToolResult]]
-"""(tool, arguments, call id) -> always a result."""
+"""(tool, arguments, call id) -> the result; a failure is also a result."""
 
 
 class BridgedTurn(OuterTurn):
@@ -43,7 +43,7 @@ class BridgedTurn(OuterTurn):
         self._guard = guard
         self._reader = StepReader(tools, activity, parks=takes_results(inner, backend))
         self._running: dict[str, asyncio.Task[ToolResult]] = {}
-        """The bridged calls of this step, by their id."""
+        """Call id -> the running bridged call of this step."""
         self._moving: asyncio.Task[None] | None = None
         self._follow(inner)
 
@@ -53,7 +53,7 @@ class BridgedTurn(OuterTurn):
         reader = self._reader
         if reader.phase is not StepPhase.PARKED or self._closed:
             raise GatewayError(ErrorKind.TURN_GONE, "The turn does not wait for results.")
-        if demanded:  # the gateway's own tools were offered, and are not for such a step
+        if demanded:  # bridged tools were offered, which a demanded call excludes
             raise GatewayError(ErrorKind.TURN_GONE, "A call of a certain tool is demanded.")
         step = reader.step
         step.given, step.extra = tuple(results), tuple(extra)
@@ -68,7 +68,7 @@ class BridgedTurn(OuterTurn):
                 reader.begin_step()
                 self._hear()
                 return
-        reader.phase = StepPhase.COLLECTING  # its end may take minutes: the response waits for it, not this call
+        reader.phase = StepPhase.COLLECTING  # the calls may take minutes: the response waits for them, not this method
         self._move_on()
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class BridgedTurn(OuterTurn):
             self._moving = None
             self._buffer.put([reader.failed(error)])
             return
-        except Exception as failure:  # whatever it is: the reader waits for an answer, and nobody waits for this task
+        except Exception as failure:  # any failure goes to the reader, because no caller awaits this task
             self._moving = None
             self._buffer.close(failure)
             return
@@ -152,6 +152,6 @@ class BridgedTurn(OuterTurn):
 
 
 def _own_results(request: TurnRequest, before: TurnRequest, own: Mapping[str, ToolResult]) -> list[ToolResult]:
-    """Our own results as the guard wants them told: it may have added a word to them."""
+    """The results of bridged calls, to which the loop guard may have added text."""
     newest = (part for message in request.messages[len(before.messages) :] for part in message.parts)
     return [part for part in newest if isinstance(part, ToolResult) and part.call_id in own]

@@ -1,7 +1,7 @@
-"""Is the plan's usage spent? Asked when Cursor refuses a run for that, or without a reason: the two pools, when they
-reset; at most 3 s, one answer for 20 s. If the question fails, the refusal stays as it was.
+"""Checks whether the plan's usage is spent, after Cursor refused a run for its quota or without a reason: reads the two
+pools and their reset. A check takes at most 3 s and holds for 20 s. If it fails, the refusal stays unchanged.
 
-`cursor/transport/usage_api.py` asks; pure functions judge its answer. No turn waits longer or fails because of it.
+`cursor/transport/usage_api.py` asks Cursor; pure functions judge the answer. A failed check never fails a turn.
 """
 
 import asyncio
@@ -20,27 +20,27 @@ from ...processes.tasks import spawn
 log = logging.getLogger(__name__)
 
 PATIENCE_S: Final = 3.0
-"""From the question to the answer; the client waits meanwhile."""
+"""Seconds for the answer, while the client waits."""
 FRESH_S: Final = 20.0
-"""How long an answer is good for, or that there was none."""
+"""Seconds for which an answer, or a failure, is kept."""
 _DASHBOARD: Final = "https://cursor.com/dashboard"
 
 
 class Pools(Struct, frozen=True):
-    """In percent of the plan: the two pools of the dashboard."""
+    """The two pools of the dashboard, in percent of the plan."""
 
     own: float = 0.0
-    """Of Cursor's own models."""
+    """The used percentage for Cursor's own models."""
     other: float = 0.0
-    """Of all others."""
+    """The used percentage for all other models."""
     more_paid: bool = False
-    """The limit for what goes beyond the plan has some left."""
+    """The limit for on-demand usage is not reached."""
     resets_at: float | None = None
     """Unix time."""
 
 
 def pools_of(usage: PeriodUsage) -> Pools | None:
-    """None: Cursor reports nothing. Where nobody counts shares, money tells of the other makers' pool."""
+    """The pools of an answer; None if it has no plan. Without a percentage for other models, money estimates it."""
     plan = usage.plan
     if plan is None:
         return None
@@ -56,7 +56,7 @@ def pools_of(usage: PeriodUsage) -> Pools | None:
 
 
 def spent_pool(usage: Pools, model: str, now: float) -> GatewayError | None:
-    """What to tell when the pool that this model is paid from is empty; None: it is not. `now`: unix time."""
+    """The error if the pool that pays for this model is spent; otherwise None. `now` is Unix time."""
     own = is_own(model)
     used, rest = (usage.own, usage.other) if own else (usage.other, usage.own)
     if used < SPENT_PERCENT:
@@ -70,7 +70,7 @@ def spent_pool(usage: Pools, model: str, now: float) -> GatewayError | None:
     if rest < SPENT_PERCENT:
         others = "Models of other makers" if own else "Cursor's own models (`composer-2.5`)"
         hints.append(f"{others} have usage left.")
-    if usage.more_paid:  # a limit that nobody may use: on-demand usage can be off all the same
+    if usage.more_paid:  # the limit alone does not show whether on-demand usage is on
         hints.append("Its limit for on-demand usage has some left: is that switched on?")
     hints.append(f"{_DASHBOARD} shows both.")
     return GatewayError(
@@ -100,21 +100,21 @@ class _Asked(Struct, frozen=True):
 
 
 class UsageCheck:
-    """Asks for one account at a time; another one starts anew."""
+    """Asks about one account at a time, and keeps the answer for `FRESH_S`."""
 
     def __init__(self, call: Callable[[], Awaitable[PeriodUsage]], clock: Callable[[], float]) -> None:
-        """`clock`: unix time."""
+        """`clock` returns Unix time."""
         self._call = call
         self._clock = clock
         self._asked: _Asked | None = None
 
     async def spent(self, account: str, model: str, refusal: GatewayError | None = None) -> GatewayError | None:
-        """What to tell instead of a refusal; None: usage is left, or nobody knows. One that names the quota is told
-        with the day on which that comes back."""
+        """The error that replaces a refusal; None if usage is left or unknown. A refusal that names the quota gets the
+        day of the reset."""
         now, asked = asyncio.get_running_loop().time(), self._asked
         if asked is None or asked.account != account or now >= asked.fresh_until:
             asked = self._asked = _Asked(account, spawn(self._ask(), "agent-usage"), now + FRESH_S)
-        usage = await asyncio.shield(asked.answer)  # it is for others, too
+        usage = await asyncio.shield(asked.answer)  # other turns may wait for it, too
         if usage is None:
             return None
         now = self._clock()

@@ -1,8 +1,8 @@
-"""Cursor's token counts (deltas, checkpoints, `turn_ended`) for the tally of a turn, and whether the prompt fills the
-model's context window. Pure.
+"""Reads Cursor's token counts (deltas, checkpoints, `turn_ended`) into the tally of a turn, and checks whether the
+prompt fills the model's context window. Pure.
 
-Cursor counts pieces of output as they come, the context at each checkpoint, and everything once more when the run ends:
-then for all its model calls together.
+Cursor counts output while it arrives, the context at each checkpoint, and at the end of the run the total of all its
+model calls.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,23 @@ from ...core.tally import Tally
 from ...cursor.wire.messages import pb
 
 # ---- Estimates the tokens of Cursor's hidden instructions, for usage: learned from checkpoints for each model, with
-# and without tools; until then 12,000 with tools, nothing without.
+# and without tools; until then 12,000 with tools and 0 without.
 #
-# What a checkpoint counts more than we knew of are Cursor's own instructions and built-in tools. A step that Cursor did
-# not count (the first one of a run: also of a replay, after a parked turn was lost) is estimated with what the newest
-# run of its kind has shown.
+# The hidden tokens are the difference between a checkpoint's count and the tokens that the gateway sent: Cursor's own
+# instructions and built-in tools. A step that Cursor did not count, such as the first step of a run or of a replay, is
+# estimated with the newest value of its kind.
 
 ASSUMED: Final = 12_000
-"""As long as no run has shown it: 10,000 to 15,000 were seen. Without tools Cursor leaves most of it out."""
+"""The estimate with tools before the first run; 10,000 to 15,000 were seen. Without tools Cursor omits most of it."""
 MAX_UNSEEN: Final = 64_000
-"""More than this is no preamble: the text of that conversation takes more tokens than we think."""
+"""The largest plausible value: a larger difference means that the text's own estimate is too low."""
 MAX_KINDS: Final = 512
 
 Learn = Callable[[int], None]
 
 
 class UnseenTokens:
-    """By model and by whether tools are offered. Bounded: those that were told last stay."""
+    """The hidden tokens by model and by whether tools are offered. Bounded: the oldest entry is dropped."""
 
     def __init__(self) -> None:
         self._unseen: dict[tuple[str, bool], int] = {}
@@ -44,7 +44,7 @@ class UnseenTokens:
         return ASSUMED if kind[1] else 0
 
     def learner(self, request: TurnRequest) -> Learn:
-        """To be called with what a run of this kind has shown."""
+        """A function that records the hidden tokens of a run of this kind."""
         return partial(self._learn, _kind(request))
 
     def _learn(self, kind: tuple[str, bool], unseen: int) -> None:
@@ -61,19 +61,19 @@ def _kind(request: TurnRequest) -> tuple[str, bool]:
 
 
 CACHE_LIFE_S: Final = 300.0
-"""How long a model's maker keeps a prompt in its cache, at least."""
+"""The shortest time for which model makers cache a prompt."""
 ASSUMED_WINDOW: Final = 200_000
-"""Tokens, when no checkpoint has said it."""
+"""Tokens of a window that no checkpoint has reported."""
 
 
 class AgentTally(Tally):
     max_tokens: int = 0
-    """The model's window; 0: unknown."""
+    """The model's window; 0 if unknown."""
 
     def details(self, details: pb.ConversationTokenDetails) -> int | None:
-        """Counts the details of a checkpoint. The first one of a run shows how much more the model read than
-        expected."""
-        self.max_tokens = details.max_tokens or self.max_tokens  # the first one often says 0
+        """Count the details of a checkpoint. For a run's first checkpoint, returns by how much the model's input
+        exceeds the expected input."""
+        self.max_tokens = details.max_tokens or self.max_tokens  # the first checkpoint often says 0
         if self._used:
             self.checkpoint(details.used_tokens)
             return None
@@ -83,12 +83,12 @@ class AgentTally(Tally):
 
     @property
     def fills_window(self) -> bool:
-        """Whether the prompt takes half of the model's window or more: then a refusal may be about its size."""
+        """Whether the prompt fills at least half of the model's window, so that a refusal may be about its size."""
         return self.expected * 2 >= (self.max_tokens or ASSUMED_WINDOW)
 
 
 def read_total(ended: pb.TurnEndedUpdate) -> RunUsage | None:
-    """None: an older server, which does not count."""
+    """The usage of the whole run; None from an older server, which does not count."""
     read = ended.input_tokens if ended.HasField("input_tokens") else None
     written = ended.output_tokens if ended.HasField("output_tokens") else None
     if read is None and written is None:

@@ -1,1 +1,1 @@
-"""Cursor's built-in tools: redirected to the client's own tools, run here inside a workspace, or refused."""
+"""Cursor's built-in tools: redirected to the client's own tools, run in the gateway's workspace, or refused."""

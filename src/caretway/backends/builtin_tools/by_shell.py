@@ -1,7 +1,7 @@
-"""File tools as shell commands, for clients that have only a shell: cat, sed, here-documents, grep, find; quoting,
-names that begin with `-`, another working directory. None where no plain command does the same.
+"""File tools as shell commands, for clients that have only a shell: cat, sed, here-documents, grep, find. Handles
+quoting, names that begin with `-`, and another working directory. Returns None if no plain command is equivalent.
 
-One function per role. Uses only what both GNU and BSD tools understand; no scripting language, no ripgrep.
+One function per role. Uses only options that GNU and BSD tools share; no scripting language, no ripgrep.
 """
 
 import posixpath
@@ -34,19 +34,19 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
     "txt": ("*.txt",),
     "yaml": ("*.yaml", "*.yml"),
 }
-"""ripgrep's file types, the common ones. `grep` only knows name patterns."""
+"""ripgrep's common file types as name patterns, which `grep` needs."""
 
 MODES: Final[dict[str, str]] = {"": "n", "content": "n", "files_with_matches": "l", "count": "c"}
-"""grep's output mode -> the option for it."""
+"""Output mode -> grep's option."""
 
 _BRACES: Final = re.compile(r"\{([^{}]*)\}")
 _MAX_ALTERNATIVES: Final = 32
 _COMPOUND: Final = frozenset(";&|\n#<\\")
-"""A command without any of these stays a single command when a prefix is added."""
+"""A command without these characters stays a single command after a prefix."""
 
 
 def inside(folder: str, command: str) -> str | None:
-    """The command in another directory, without changing the directory of the client's shell."""
+    """The command in another directory; the directory of the client's shell does not change."""
     if "\0" in folder:
         return None
     go = f"cd -- {_path(folder)} &&"
@@ -77,7 +77,7 @@ def write(args: pb.WriteArgs, text: str) -> str | None:
     folder = posixpath.dirname(args.path)
     made = f"mkdir -p -- {_path(folder)} && " if folder.strip("/") else ""
     target = _path(args.path)
-    if not text.endswith("\n"):  # a here-document would add the line break that is not there
+    if not text.endswith("\n"):  # a here-document would add a line break
         return f"{made}printf %s {shlex.quote(text)} > {target}"
     mark = _mark(text)
     return f"{made}cat > {target} <<'{mark}'\n{text}{mark}"
@@ -104,7 +104,7 @@ def grep(args: pb.GrepArgs) -> str | None:
             words.append(f"{option}{lines}")
     words += [f"--include={shlex.quote(name)}" for name in names]
     words += ["-e", shlex.quote(args.pattern), "--", _path(root)]
-    # No match is an answer, not a failure; what went wrong otherwise stays a failure.
+    # Exit code 1 (no match) counts as success; other codes stay failures.
     command = f"{' '.join(words)} || test $? -eq 1"
     if mode == "c":
         command = f"{{ {command}; }} | grep -v ':0$' || true"
@@ -112,7 +112,7 @@ def grep(args: pb.GrepArgs) -> str | None:
 
 
 def _included(args: pb.GrepArgs) -> list[str] | None:
-    """Name patterns for `--include`; None when they cannot express the same."""
+    """Name patterns for `--include`; None if they cannot express the exec's type and glob."""
     names: list[str] = []
     if args.type:
         if args.type not in TYPES or args.glob:
@@ -138,7 +138,7 @@ def glob(args: pb.GrepArgs) -> str | None:
 
 
 def _test(pattern: str) -> str:
-    """`find` tests a name, or a whole path in which `*` also means `/`."""
+    """The test for `find`: of a name, or of a whole path, where `*` also matches `/`."""
     pattern = pattern.removeprefix("./").removeprefix("**/")
     if "/" not in pattern:
         return f"-name {shlex.quote(pattern)}"
@@ -147,7 +147,7 @@ def _test(pattern: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str] | None:
-    """`*.{a,b}` -> `*.a`, `*.b`. None when there are too many."""
+    """`*.{a,b}` -> `*.a`, `*.b`; None if there are too many alternatives."""
     done: list[str] = []
     todo = [pattern]
     while todo:
@@ -168,5 +168,5 @@ def _sayable(path: str) -> bool:
 
 
 def _path(path: str) -> str:
-    """Quoted, and never mistaken for an option or for standard input."""
+    """The path, quoted, and never taken for an option or for standard input."""
     return shlex.quote(f"./{path}" if path.startswith("-") else path)

@@ -1,8 +1,8 @@
-"""What happens to Cursor's built-in tools in one request: redirected to the client's tools, run in the workspace, or
-refused with the names of the tools there are. Covers `tool_choice` none and requests with MCP tools only.
+"""Decides for one request whether Cursor's built-in tools are redirected to the client's tools, run in the workspace,
+or refused with the names of the available tools. Covers `tool_choice` none and requests with only MCP tools.
 
-For a request with tools nothing runs here. For one without tools, the local tools run inside the workspace, if there is
-one and they are allowed.
+For a request with tools nothing runs in the gateway. For a request without tools the local tools run inside the
+workspace, if there is a workspace and the setting allows them.
 """
 
 import time
@@ -22,14 +22,14 @@ from .redirector import Redirector
 MCP_TOOL_CALLS: Final = (
     "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
 )
-"""What the official SDK sends when only custom tools are wanted."""
+"""The allowed tools that the official SDK sends for custom tools only."""
 NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
 
 
 class ToolRules(Struct, frozen=True):
     policy: Policy
     allowed: str
-    """The tools that the model may use, as sent to Cursor; empty: none."""
+    """The tools that the model may use, as sent to Cursor; empty for none."""
     jobs: JobRunner | None = None
     workspace: str | None = None
 
@@ -44,7 +44,7 @@ class LocalSetup(Struct, frozen=True):
     environment: Mapping[str, str]
     shell_timeout: float = 120.0
     output_bytes: int = 200_000
-    """How much of a tool's output is kept."""
+    """Bytes of a tool's output that are kept."""
     guard: GuardSettings = field(default_factory=GuardSettings)
 
 
@@ -72,7 +72,7 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
 
 
 def _client_rules(request: TurnRequest, own: Sequence[ToolSpec]) -> ToolRules:
-    """Built-ins become calls of the client's own tools. Tools that the gateway added are called only by name."""
+    """Redirect built-in tools to the client's own tools, never to tools that the gateway added."""
     reason = _others(request)
     redirector = Redirector(own)
 

@@ -1,8 +1,8 @@
-"""Answers to what Cursor asks a person (InteractionQuery): refused in the type of each kind, web search by setting
-(off, client, cursor), plans accepted and shown as text, unknown kinds answered empty. Pure.
+"""Answers Cursor's questions to a person (InteractionQuery): refuses in the type of each kind, decides on web search by
+setting (off, client, cursor), accepts plans and shows them as text, answers unknown kinds empty. Pure.
 
-There is no person to ask, and a missing answer may stall a run. A setting lets Cursor search the web by
-itself, on the account's quota.
+A gateway has no person to ask, and a missing answer may stall a run. A setting lets Cursor search the web itself, on
+the account's quota.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,7 +18,7 @@ _OF_THE_WEB: Final = ("web", "brows", "internet", "url")
 
 
 def web_refusal(by: WebSearch, offered: Iterable[str]) -> str:
-    """Names the client's tools that seem to reach the web: `web_search`, `WebFetch`, `browse`, `fetch_url`."""
+    """The refusal, with the client's tools that seem to reach the web: `web_search`, `WebFetch`, `browse`, ..."""
     own = sorted(name for name in offered if any(word in name.lower() for word in _OF_THE_WEB))
     if by == "client" and own:
         return f"Cursor's own web search is turned off here. Call one of these tools: {', '.join(own)}."
@@ -26,14 +26,14 @@ def web_refusal(by: WebSearch, offered: Iterable[str]) -> str:
 
 
 def plan_text(query: pb.InteractionQuery) -> str:
-    """A plan that Cursor wants to show, as paragraphs among others; empty when the query is about something else."""
+    """The plan that Cursor wants to show, as paragraphs of the answer; empty for other queries."""
     args = query.create_plan_request_query.args
     paragraphs = [part for part in (args.name, args.overview, args.plan) if part]
     return "\n\n".join(["", *paragraphs, ""]) if paragraphs else ""
 
 
 def answer_query(query: pb.InteractionQuery, web: WebSearch, offered: Collection[str]) -> bytes:
-    """`offered`: the names of the client's tools. A kind that is not known gets an empty response with its id."""
+    """The answer to a query. `offered` names the client's tools. An unknown kind gets an empty response with its id."""
     response = pb.InteractionResponse(id=query.id)
     match query.WhichOneof("query"):
         case "web_search_request_query":
@@ -45,7 +45,7 @@ def answer_query(query: pb.InteractionQuery, web: WebSearch, offered: Collection
         case "ask_question_interaction_query":
             response.ask_question_interaction_response.result.rejected.reason = NO_PERSON
         case "create_plan_request_query":
-            response.create_plan_request_response.result.success.SetInParent()  # it is shown: `plan_text`
+            response.create_plan_request_response.result.success.SetInParent()  # `plan_text` shows the plan
         case "setup_vm_environment_args":
             response.setup_vm_environment_result.success.SetInParent()  # there is no other answer
         case "pr_management_request_query":

@@ -1,8 +1,8 @@
-"""The order of a step's calls, and whether all of them are here: cursor-agent announces its calls one after the other,
-and makes each on a connection of its own, where one may overtake another. Pure.
+"""The order of a step's calls, and whether all have arrived: cursor-agent announces its calls in order, but makes each
+call on a separate connection, so that calls may overtake each other. Pure.
 
-A call belongs to the announcement with its name and arguments, else to one with its name, else to one that does not say
-which tool it is about. Calls that are equal are recognised by the numbers of their messages, which are counted up.
+A call belongs to the announcement with its name and arguments, otherwise to an announcement with its name, otherwise to
+an announcement that names no tool. Equal calls are ordered by the increasing numbers of their messages.
 """
 
 import re
@@ -18,7 +18,7 @@ _AFTER_NAME: Final = re.compile(r"[:\s(]")
 
 
 class MadeCall(Protocol):
-    """A call as it came to the MCP server."""
+    """A call that the MCP server received."""
 
     @property
     def name(self) -> str: ...
@@ -28,7 +28,7 @@ class MadeCall(Protocol):
 
     @property
     def number(self) -> object:
-        """The number of the message that asked for the call."""
+        """The number of the call's request."""
         ...
 
 
@@ -38,9 +38,9 @@ Made = TypeVar("Made", bound=MadeCall)
 @dataclass(slots=True, eq=False)
 class Announcement:
     ours: bool = False
-    """It is about a client's tool, by its own words."""
+    """The announcement names a client's tool."""
     other: bool = True
-    """It is about nothing that the program does by itself."""
+    """The announcement is not about one of the program's own tools."""
     over: bool = False
     tool: str = ""
     values: Mapping[str, Any] | None = None
@@ -67,7 +67,7 @@ class Announcements:
         self._known: dict[str, Announcement] = {}
 
     def hear(self, update: Mapping[str, Any]) -> bool:
-        """True when this is about a call of the client's tools: the client is told by the call itself."""
+        """Read an update. Returns whether it is about a client's tool, whose call is reported separately."""
         if update.get("sessionUpdate") not in ("tool_call", "tool_call_update"):
             return False
         announcement = self._known.setdefault(str(update.get("toolCallId")), Announcement())
@@ -75,7 +75,7 @@ class Announcements:
         return announcement.ours
 
     def in_order(self, calls: Sequence[Made]) -> tuple[list[Made], bool]:
-        """The calls in the model's order; whether each call is announced, and each announced call is here."""
+        """(calls in the model's order, whether each call is announced and each announced call has arrived)."""
         owners = self._owners(calls)
         announced = [owners[one] for one in self._open() if one in owners]
         claimed = {id(call) for call in announced}
@@ -84,7 +84,7 @@ class Announcements:
         return [*announced, *unheard], not unheard and not waited_for
 
     def shown(self, calls: Sequence[MadeCall]) -> None:
-        """The client has these calls: their announcements say nothing about later ones."""
+        """The client has these calls: close their announcements, which must not match later calls."""
         for announcement in self._owners(calls):
             announcement.over = True
 
@@ -111,11 +111,11 @@ _FITS: Final[Sequence[Callable[[Announcement, MadeCall], bool]]] = (
     lambda one, call: one.tool == call.name,
     lambda one, call: not one.ours,
 )
-"""From the surest to the weakest."""
+"""Tests whether a call fits an announcement, from the most certain to the weakest."""
 
 
 def _counted(calls: Sequence[Made]) -> list[Made]:
-    """As the program numbered them; as they came, where it did not."""
+    """The calls in the order of their numbers; in order of arrival if numbers are missing or equal."""
     numbers = [call.number for call in calls if isinstance(call.number, int)]
     if len(set(numbers)) < len(calls):
         return list(calls)

@@ -1,5 +1,5 @@
-"""Starts cursor-agent, and says why it cannot be started: the gateway is stopping, the program is
-missing or not executable (and how to install it). Ends one that closed its output and stays."""
+"""Starts cursor-agent, and reports why it cannot start: the gateway is stopping, or the program is missing or not
+executable. Ends a program that closed its output and stays."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ from ...processes import child_group
 from ...processes.child import CannotStart, Child, ChildSink, Command, Pipe
 from ...storage.private_file import write_file
 
-# ---- How many cursor-agent turns run at once, and their queue: first come, first served; a full queue is OVERLOADED
-# with Retry-After; a place is given back once, also by a turn that was cancelled.
+# ---- The number of cursor-agent turns that run at once, and their queue: first come, first served; a full queue is
+# OVERLOADED with Retry-After; a slot is released once, also by a cancelled turn.
 
 
 class Slots:
@@ -33,7 +33,7 @@ class Slots:
         return len(self._waiting)
 
     def join(self) -> "Slot":
-        """A slot, or GatewayError(OVERLOADED) when the queue is full. Nothing is awaited here."""
+        """A slot, without waiting for it. Raises GatewayError(OVERLOADED) if the queue is full."""
         if self._free:
             self._free -= 1
             return Slot(self, None)
@@ -60,7 +60,7 @@ class Slots:
 
 
 class Slot:
-    """A place in the queue first, then at work. Given back once, from either."""
+    """A place in the queue, then a running turn's permit. It is released once."""
 
     def __init__(self, slots: Slots, turn: "asyncio.Future[None] | None") -> None:
         self._slots = slots
@@ -68,7 +68,7 @@ class Slot:
         self._left = False
 
     async def reached(self) -> None:
-        """Wait for the place. Cancelling does not lose it; `leave` does."""
+        """Wait for the permit. Only `leave` releases the slot; cancelling the wait does not."""
         if self._turn is not None:
             await asyncio.shield(self._turn)
 
@@ -78,15 +78,14 @@ class Slot:
             self._slots.leave(self._turn)
 
 
-# ---- The working directory of cursor-agent when none is named: an empty one, shared for read-only modes, else
-# one for each conversation (32 kept). Pictures as files; files readable by their owner only.
-#
-# A mode that only reads shares one. A mode that writes gets one for each conversation, and the oldest are thrown away.
+# ---- The working directory of cursor-agent if the request names none: an empty directory, shared by read-only modes;
+# a mode that writes gets a directory for each conversation, of which the newest 32 are kept. Images become files that
+# only their owner can read.
 
 KEPT: Final = 32
 _SHARED: Final = "read-only"
 _WITH_TOOLS: Final = "with-tools-"
-"""And the number of the process that uses it."""
+"""The prefix of a directory's name; the id of the gateway's process follows."""
 
 
 class Scratch:
@@ -104,16 +103,16 @@ class Scratch:
         return made
 
     def with_tools(self) -> Path:
-        """For turns that have a client's tools: of this process alone."""
+        """This process's directory for turns with a client's tools."""
         return self._made(f"{_WITH_TOOLS}{os.getpid()}")
 
     def left_behind(self) -> list[Path]:
-        """Directories of processes that are gone."""
+        """Directories of processes that have ended."""
         found = self._root.glob(f"{_WITH_TOOLS}*") if self._root.is_dir() else ()
         return [path for path in found if not _lives(path.name.removeprefix(_WITH_TOOLS))]
 
     def keep_images(self, place: Path, images: Sequence[Image]) -> Path:
-        """Files for pictures that can only be told of, in a directory of their own inside `place`. Throw it away."""
+        """Write images to files in a new directory inside `place`. The caller must delete the directory."""
         folder = place / f"images-{uuid.uuid4().hex}"
         folder.mkdir(mode=0o700)
         for number, image in enumerate(images, 1):
@@ -137,7 +136,7 @@ def _lives(process: str) -> bool:
     except (ValueError, ProcessLookupError):
         return False
     except OSError:
-        pass  # of another user, or not accessible
+        pass  # another user's process
     return True
 
 
@@ -148,12 +147,12 @@ def _age(path: Path) -> float:
 
 
 MUTE_S: Final = 0.5
-"""How long a program may run on after it closed its output: nothing more can arrive from it."""
+"""Seconds that a program may continue after it closed its output."""
 
 
 class AgentChildGroup(child_group.ChildGroup):
     async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
-        """Raises GatewayError."""
+        """Start a program. Raises GatewayError."""
         begun: list[Child] = []
 
         def end_mute() -> None:

@@ -1,7 +1,7 @@
-"""The cursor-agent program: where it is found (setting, PATH, installer's place), its arguments and environment without
-our settings; a model or chat id that looks like an option is refused (argument injection).
+"""The cursor-agent program: finds it (setting, PATH, installer's directory), builds its arguments and an environment
+without Caretway's settings, and refuses a model or chat id that looks like an option (argument injection).
 
-`agent` is a generic name, so `cursor-agent` is looked for first. Prompts never travel as arguments.
+`agent` is a generic name, so `cursor-agent` is searched first. Prompts are never arguments.
 """
 
 import os
@@ -17,39 +17,39 @@ from msgspec import Struct
 from ...core.errors import ErrorKind, GatewayError
 
 # ---- All limits of the cli backend: processes, queue, line and buffer sizes, silence timeouts, idle time of warm
-# processes, how long status and models stay fresh, when what failed is tried again. Values only.
+# processes, age of status and models, retry interval. Values only.
 
 AGAIN_S: Final = 300.0
-"""When ACP and native tools are tried again that have failed: the program may have been killed, or late."""
+"""Seconds before a failed ACP or native tools are tried again, because the failure may have been temporary."""
 
 
 @dataclass(frozen=True, slots=True)
 class CliLimits:
     processes: int = 4
-    """Working at once; warm ones that wait count too."""
+    """Processes at once, including warm processes that wait."""
     queue: int = 32
     retry_after: float = 5.0
     line_bytes: int = 16 * 2**20
     buffer_bytes: int = 2**20
-    """Unread events before the program is made to wait."""
+    """Bytes of unread events above which the program is paused."""
     exit_grace: float = 2.0
-    """Between the last line of a turn and the end of its process, and for a cancelled prompt to end."""
+    """Seconds for a process to end after its last line, and for a cancelled prompt to end."""
     progress: float = 90.0
-    """Silence after which a turn is given up."""
+    """Seconds of silence after which a turn fails."""
     tool_progress: float = 600.0
-    """The same while the program runs a tool of its own."""
+    """The limit of silence while the program runs its own tool."""
     call: float = 30.0
-    """For one answer other than a prompt's: a handshake, the model list."""
+    """Seconds for one answer other than a prompt's, such as a handshake or the model list."""
     idle: float = 300.0
-    """How long a warm process waits for its next turn."""
+    """Seconds that a warm process waits for its next turn."""
     auth_check: float = 5.0
     auth_fresh: float = 60.0
     models_fresh: float = 600.0
     parked: int = 32
-    """Processes that wait for the results of a client's tools, beside those that work. The one that waits longest is
-    let go for a new one; its history is sent again when its results come."""
+    """Processes that wait for results of a client's tools, in addition to working processes. Above the limit the
+    longest waiting process is ended; its history is sent again when its results arrive."""
     max_sessions: int = 64
-    """Sessions that one warm process holds before it is let go: they cannot be closed one by one."""
+    """Sessions after which a warm process is ended, because single sessions cannot be closed."""
 
 
 Mode = Literal["ask", "plan", "agent"]
@@ -58,7 +58,7 @@ NAMES: Final = ("cursor-agent", "agent")
 INSTALL: Final = "Install it with `curl https://cursor.com/install -fsS | bash`, or set CURSOR_AGENT_BIN."
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _KEPT_BACK: Final = ("CARETWAY_", "KILO_")
-"""Our own settings, secrets among them, are no business of another program."""
+"""Prefixes of Caretway's settings, which include secrets and are not passed to the program."""
 
 
 class Program(Struct, frozen=True):
@@ -67,7 +67,7 @@ class Program(Struct, frozen=True):
 
     @property
     def build(self) -> tuple[str, int]:
-        """Changes when the program updates itself."""
+        """The identity of the installed build, which changes when the program updates itself."""
         try:
             return self.path, os.stat(self.path).st_mtime_ns
         except OSError:
@@ -75,17 +75,17 @@ class Program(Struct, frozen=True):
 
 
 def named_program(named: str) -> str:
-    """For use in any directory: a relative path is taken from the one in which the gateway was started."""
+    """The program for use in any directory: a relative path becomes absolute, from the current directory."""
     expanded = os.path.expanduser(named)
     return os.path.abspath(expanded) if os.path.dirname(expanded) else expanded
 
 
 def find_program(named: str, environment: Mapping[str, str], *, anywhere: bool = True) -> str | None:
-    """The path of the program: as it was named, else on the PATH, else (`anywhere`) where its installer puts it."""
+    """The path of the named program; without a name from the PATH or, with `anywhere`, the installer's directory."""
     search = environment.get("PATH")
     if named:
         found = shutil.which(named_program(named), path=search)
-        return os.path.abspath(found) if found else None  # the PATH may name directories by relative paths
+        return os.path.abspath(found) if found else None  # the PATH may hold relative directories
     for name in NAMES:
         found = shutil.which(name, path=search)
         if found and (name == NAMES[0] or NAMES[0] in os.path.realpath(found)):  # `agent` may be another program
@@ -125,7 +125,7 @@ def print_arguments(work: Work) -> tuple[str, ...]:
 
 
 def acp_arguments(work: Work) -> tuple[str, ...]:
-    """Options come before the word. The mode is chosen within the session."""
+    """The arguments for ACP. Options precede `acp`; the mode is chosen in the session."""
     return ("--model", work.model, "--workspace", work.workspace, *(("--force",) if work.force else ()), "acp")
 
 
@@ -136,12 +136,12 @@ def _common(work: Work) -> tuple[str, ...]:
 
 
 def safe_chat_id(chat_id: str) -> bool:
-    """An empty or odd id must never reach `--resume`, whose value is optional."""
+    """Whether the id is safe for `--resume`, whose value is optional."""
     return _ID.fullmatch(chat_id) is not None
 
 
 def checked_model(model: str) -> str:
-    """A model's name is an argument: it must not look like an option."""
+    """The model's name as an argument. Raises GatewayError if it looks like an option."""
     if model.startswith("-") or "\0" in model:
         raise GatewayError(ErrorKind.MODEL_UNKNOWN, f"There is no model `{model}`.", "See /v1/models.", param="model")
     return model or "auto"

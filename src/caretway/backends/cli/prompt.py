@@ -1,8 +1,8 @@
-"""A request's messages as one prompt text with role heads (`System:`, `User:`): lines of others that look like a head
-get a backslash (prompt injection). Images go beside it; a continued chat gets only what is new. Pure.
+"""A request's messages as one prompt text with role heads (`System:`, `User:`). Other lines that look like a head get a
+backslash, against prompt injection. Images are separate; a continued chat gets only new messages. Pure.
 
-A single message of the user travels as it is. Calls and results have become text before they come here
-(`text_protocol`); what is left of them is told in so many words.
+A single user message stays unchanged. `text_protocol` has already turned calls and results into text; remaining calls
+and results are described in words.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, Too
 from ...core.turn import Snapshot
 from ...storage.private_file import open_file, write_file
 
-# ---- Which cursor-agent chat a turn may continue: one file for each chat with its turn number, taken by one turn only;
-# at most 1000, the oldest removed. Also what a snapshot of this backend holds.
+# ---- The cursor-agent chats that a turn may continue: one file for each chat with its number of turns, taken by one
+# turn only; at most 1000, the oldest are removed. Also the content of this backend's snapshots.
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,13 @@ MAX_CHAT_BYTES: Final = 100
 @dataclass(frozen=True, slots=True)
 class CliChat:
     id: str
-    """As the program itself reported it."""
+    """The id that the program reported."""
     workspace: str
     mode: str
     via: str
-    """`print` or `acp`: the two do not share their chats."""
+    """The way of the chat's turns, such as `print` or `acp`. Different ways do not share chats."""
     turns: int = 0
-    """How many turns it had."""
+    """The number of turns so far."""
 
 
 def write_chat(backend: str, chat: CliChat, parent: bytes | None) -> Snapshot:
@@ -55,8 +55,8 @@ def read_chat(snapshot: Snapshot | None) -> CliChat | None:
 
 
 class ChatFiles:
-    """Which chats stand at which turn: one small file each. A chat only goes forward, so it can be continued from its
-    newest point alone, and by one turn: the one that takes the file away. A turn that fails leaves none."""
+    """The number of turns of each chat, in one small file per chat. A chat can be continued only from its newest turn,
+    and by only one turn, which removes the file. A failed turn leaves no file."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -72,7 +72,7 @@ class ChatFiles:
             self._prune()
 
     def take(self, chat: CliChat) -> bool:
-        """True for the one who may continue this chat from here."""
+        """Take the chat. Returns whether the caller may continue it from this turn."""
         file = self._root / chat.id
         try:
             with open_file(file) as opened:
@@ -118,7 +118,7 @@ def render(messages: Sequence[Message]) -> Prompt:
 
 
 def tail(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What was said after the last answer: all that a chat which knows the rest needs to hear."""
+    """The messages after the last answer, for a chat that knows the earlier messages."""
     answered = max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
     return tuple(messages[answered:])
 
@@ -136,7 +136,7 @@ def _pictures(message: Message) -> tuple[Image, ...]:
 def _text(message: Message) -> str:
     pieces: list[str] = []
     backslash = r"\\"
-    head = _ROLE_HEAD if message.role is Role.ASSISTANT else _ANY_HEAD  # an answer's own calls stand in its text
+    head = _ROLE_HEAD if message.role is Role.ASSISTANT else _ANY_HEAD  # an answer's text holds its own calls
     for part in message.parts:
         match part:
             case Text(text=text):

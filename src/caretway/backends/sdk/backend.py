@@ -1,7 +1,7 @@
-"""The official SDK as a Backend: a turn of the Agent API over a run of the SDK, the API key and what is known of its
-account, models and status as the SDK reports them, and where the SDK is installed.
+"""The official SDK as a Backend: runs a turn of the Agent API over a run of the SDK, keeps the API key and the state of
+its account, lists models and status from the SDK, and finds the installed SDK.
 
-What is sent, and what a run's end means, is decided in carrier.py; what the process may do in bridge.py.
+`carrier.py` decides what is sent and what a run's end means; `bridge.py` limits the process.
 """
 
 import importlib.util
@@ -40,12 +40,12 @@ NO_KEY: Final = GatewayError(
 @dataclass(frozen=True, slots=True)
 class SdkSetup:
     api_key: Callable[[], Awaitable[str]]
-    """The key to use now; empty when there is none."""
+    """Returns the current key; empty if there is none."""
     bridge: BridgeSetup
     agent: AgentSetup
-    """Its turns are those of the Agent API."""
+    """The configuration of the turns, as on the Agent API."""
     custom_system: bool = True
-    """A system prompt replaces Cursor's own, where the account may have one."""
+    """A system prompt replaces Cursor's own if the account may set one."""
 
 
 class CursorSdkBackend:
@@ -54,7 +54,7 @@ class CursorSdkBackend:
     abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
 
     def __init__(self, setup: SdkSetup, beside: "CursorSdkBackend | None" = None) -> None:
-        """`beside`: one of another account, in whose process this one's turns run."""
+        """`beside`: the backend of another account whose process runs this backend's turns too."""
         self._setup = setup
         self.standing = setup.agent.standing
         self._beside = beside
@@ -65,7 +65,7 @@ class CursorSdkBackend:
         self._status: BackendStatus | None = None
 
     async def warm(self) -> None:
-        """Have a bridge before the first request asks for one."""
+        """Start a bridge before the first request."""
         try:
             self.bridges.release(await self.bridges.lease())
         except GatewayError as failure:
@@ -115,7 +115,7 @@ class CursorSdkBackend:
         try:
             await self._key()
             if self._status is not None and self._status.signed_in and self.bridges.current is None:
-                return self._status  # a probe of /health starts no process that was stopped for lack of work
+                return self._status  # a probe of /health does not restart an idle process
             me = await self._call("me")
         except GatewayError as failure:
             self._status = unusable(failure)
@@ -130,10 +130,10 @@ class CursorSdkBackend:
         else:
             self._forget()
 
-    # ---- within
+    # ---- internals
 
     def _forget(self) -> None:
-        """The process keeps an executor for each account."""
+        """Drop the account's executor, which the process keeps for each account."""
         if (bridge := self.bridges.current) is not None and self._account.api_key:
             bridge.tell({"op": "forget", "key": self._account.api_key})
 
@@ -153,8 +153,8 @@ class CursorSdkBackend:
 
 
 def find_sdk() -> SdkInstall:
-    """The node and the SDK in the wheel, whose Python is not imported: it takes long, and is not used. Raises
-    GatewayError."""
+    """The node and the SDK in the wheel. The wheel's Python package is not imported: it is slow and unused. Raises
+    GatewayError if files are missing."""
     spec = importlib.util.find_spec("cursor_sdk")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("No module named 'cursor_sdk'", name="cursor_sdk")

@@ -1,8 +1,8 @@
-"""Wraps a text-only backend: a random trigger that the request's text does not contain, derived `-thinking` models, the
-message that corrects a wrong call, one call in a response if not parallel.
+"""Wraps a text-only backend: chooses a random trigger that the request does not contain, adds derived `-thinking`
+models, corrects wrong calls, and limits a response to one call if calls are not parallel.
 
-turn.py turns the answer into events. Results of calls come back as a replay of the history. Knows abilities, but not
-which backend it wraps.
+`turn.py` turns the answer into events. Results of calls come back as a replay of the history. The wrapper uses only the
+inner backend's abilities.
 """
 
 import secrets
@@ -37,8 +37,8 @@ class TextToolBackend:
         limits: TextLimits = DEFAULT_TEXT_LIMITS,
         new_trigger: Callable[[], str] = new_trigger,
     ) -> None:
-        """`base_models`: models to offer besides those that the inner backend lists. `native`: the inner backend, if it
-        takes the tools of some requests as they are."""
+        """`base_models`: models to offer in addition to the inner backend's list. `native`: the inner backend, if it
+        accepts the tools of some requests natively."""
         self.name = inner.name
         self.standing = inner.standing
         self.abilities = replace(inner.abilities, client_tools="native", parks=native is not None)
@@ -111,12 +111,12 @@ class TextToolBackend:
         return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request), only=only), correct)
 
     async def _known(self, model: str) -> frozenset[str]:
-        """Upstream's own ids: a model with the name of a derived one may be real."""
+        """Upstream's own model ids, because a model with the name of a derived model may exist upstream."""
         if self._native is None and model.endswith(SUFFIX):
             try:
                 await self.models()
             except GatewayError:
-                return frozenset()  # then the turn will say what is wrong, or work
+                return frozenset()  # the turn reports the error, or works
         return self._native or frozenset()
 
     def _trigger(self, request: TurnRequest) -> str:

@@ -1,9 +1,8 @@
-"""Derived `<base>-thinking` models of text-only backends (never derived twice), and the stage that shows thinking,
-hides it, or puts it into the text as `<think>` tags, on every backend. An answer that ends inside a thinking tag is not
-hidden. Pure.
+"""Derived `<base>-thinking` models of text-only backends, and for every backend the stage that shows thinking, hides
+it, or puts it into the text as `<think>` tags. An answer that ends inside a thinking tag is not hidden. Pure.
 
-A derived model is its base model with the thinking rules in the prompt. It exists for base models that do not think by
-themselves.
+A derived model is its base model with the thinking rules in the prompt. It exists for base models that have no thinking
+of their own.
 """
 
 from collections.abc import Sequence
@@ -55,14 +54,14 @@ def _derived(model: ModelInfo) -> ModelInfo:
 
 
 def base_model(model: str, native: frozenset[str]) -> tuple[str, bool]:
-    """(upstream's model id, whether the prompt asks for thinking). `native`: ids that upstream has itself."""
+    """(upstream's model id, whether the prompt asks for thinking). `native`: upstream's own model ids."""
     if model in native or not model.endswith(SUFFIX):
         return model, False
     return model.removesuffix(SUFFIX), True
 
 
 def thinking(mode: ThinkingMode) -> StageFactory:
-    """A stage that decides what a client gets of the thinking, whichever backend it came from."""
+    """A stage that shows, hides or inlines the thinking of any backend."""
 
     def build(_: TurnRequest) -> Stage | None:
         match mode:
@@ -85,7 +84,7 @@ def unclosed() -> Note:
 
 
 class HideThinking:
-    """Remembered: what was hidden since the last visible word. If its tag is never closed, that was the answer."""
+    """Hides thinking. Keeps the thinking since the last visible text, which is the answer if its tag never closes."""
 
     spent = False
 
@@ -110,7 +109,7 @@ _ASIDE: Final = (Note, UsageReported, TurnStarted, ToolCallDelta)
 
 
 class InlineThinking:
-    """Thinking as text between <think> and </think>. Remembered: whether the tag is open."""
+    """Shows thinking as text between <think> and </think>."""
 
     spent = False
 
@@ -130,13 +129,13 @@ class InlineThinking:
                 return [event]
 
 
-# ---- A stage for every backend: `<think>` or `<thinking>` at the very beginning of an answer becomes reasoning; tags
-# after the first visible word stay text.
+# ---- A stage for every backend: `<think>` or `<thinking>` at the beginning of an answer becomes reasoning; tags after
+# the first visible text stay text.
 #
-# Behind the first visible word the stage has nothing more to do.
+# After the first visible text the stage is spent.
 
 _MAYBE: Final = frozenset(("", "<", " ", "\n", "\r", "\t"))
-"""How a text begins that may begin with a tag."""
+"""First characters of a text that may begin with a tag; empty for an empty text."""
 _FLUSHES: Final = (ToolCallStarted, *TERMINAL)
 
 
@@ -145,7 +144,7 @@ def think_tags(_: TurnRequest) -> Stage:
 
 
 class ThinkTags:
-    """Remembered: the parser, once the text begins with what may be a tag."""
+    """Turns leading tags into reasoning. Creates a parser only if the text may begin with a tag."""
 
     spent = False
     _parser: Parser | None = None

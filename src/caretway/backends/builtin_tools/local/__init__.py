@@ -1,4 +1,4 @@
-"""Cursor's built-in tools, run in the gateway: inside one workspace, for requests without tools of their own.
+"""Cursor's built-in tools, run in the gateway inside one workspace, for requests without tools.
 
-Nothing is imported here: the search worker is a process of its own and should start in a few milliseconds.
+This package imports nothing, so that the search worker, a separate process, starts in a few milliseconds.
 """

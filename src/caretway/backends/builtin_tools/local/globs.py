@@ -1,8 +1,8 @@
-"""Globs as ripgrep reads them -> regular expressions: `**`, braces, sets, a leading `!`, file types by extension; a bad
-glob is an error. Pure; standard library only.
+"""Converts ripgrep's globs into regular expressions: `**`, braces, sets, a leading `!`, file types by extension. An
+invalid glob is an error. Pure; standard library only.
 
-`*` and `?` stay within one path component. A glob without a slash matches names at any depth; one with a slash matches
-paths from the start of the search.
+`*` and `?` stay within one path component. A glob without a slash matches names at any depth; a glob with a slash
+matches paths from the start of the search.
 """
 
 import re
@@ -40,7 +40,7 @@ TYPES: Final[dict[str, tuple[str, ...]]] = {
 """A file type's extensions; a name that is not in the table is used as an extension."""
 
 Matches = Callable[[str], bool]
-"""A path relative to the start of the search, with `/`."""
+"""Takes a path relative to the start of the search, with `/`."""
 
 
 class BadGlob(ValueError):

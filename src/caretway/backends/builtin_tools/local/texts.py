@@ -1,5 +1,5 @@
-"""File bytes as text: what counts as binary (NUL), UTF-16 with a byte-order mark, line ranges (negative from the end),
-cuts with a note how to go on, how stdout and stderr share the output limit. Pure."""
+"""File bytes as text: detects binary data (NUL), converts UTF-16 with a byte-order mark, takes line ranges (negative
+from the end), cuts with a note on how to continue, and shares the output limit of stdout and stderr. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -26,7 +26,7 @@ def as_utf8(data: bytes) -> bytes:
 class Excerpt:
     text: str
     total_lines: int
-    """As the official client counts: a final line break begins one more line."""
+    """The official client's count: a final line break starts another line."""
     first_line: int
     truncated: bool
 
@@ -38,7 +38,7 @@ class BeyondEnd(Exception):
 def excerpt(
     data: bytes, *, offset: int | None, limit: int | None, max_bytes: int, max_chars: int | None, complete: bool
 ) -> Excerpt:
-    """Lines of a file. `offset` counts from 1; a negative one from the end. `complete`: data is the whole file."""
+    """Lines of a file. `offset` counts from 1, or from the end if negative. `complete`: `data` is the whole file."""
     total = data.count(b"\n") + 1
     lines = total - 1 if data.endswith(b"\n") else total
     first = 1 if not offset else offset if offset > 0 else max(1, lines + 1 + offset)
@@ -71,8 +71,8 @@ def _marked(text: str, mark: str) -> str:
 
 
 def _line_start(data: bytes, lines: int, start: int) -> int:
-    """The start of the line that is `lines` after the one at `start`; the end when there is none. Whole blocks are
-    counted first, so a file of only line breaks takes no longer than another."""
+    """The start of the line that is `lines` lines after `start`; the end of the data if there is none. Whole blocks are
+    counted first, so that a file of only line breaks is not slow."""
     at = start
     while lines > 0 and at < len(data):
         here = data.count(b"\n", at, at + _BLOCK)
@@ -87,6 +87,6 @@ def _line_start(data: bytes, lines: int, start: int) -> int:
 
 
 def share(stdout: int, stderr: int, limit: int) -> tuple[int, int]:
-    """How much of each stream to show: at least a quarter for stderr, and each may use what the other leaves."""
+    """(length of stdout, length of stderr) to show: stderr gets at least a quarter, and each may use unused space."""
     for_errors = min(stderr, max(limit // 4, limit - stdout))
     return min(stdout, limit - for_errors), for_errors

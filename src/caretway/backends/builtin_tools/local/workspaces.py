@@ -1,5 +1,5 @@
-"""Which directory a request may work in (`x-caretway-workspace`): the default, or one inside an allowed root once links
-are resolved. A refusal does not tell whether the path exists.
+"""Chooses the directory in which a request may work (`x-caretway-workspace`): the default, or a directory that is
+inside an allowed root after links are resolved.
 
 Containment is checked before existence, so a refusal does not reveal whether the path exists.
 """
@@ -15,14 +15,15 @@ HEADER: Final = "x-caretway-workspace"
 
 
 def workspace_of(request: TurnRequest, default: Path | None, allowed: Sequence[Path]) -> Path:
-    """The workspace of this request. The directory of its key, if it has one, replaces those in the settings."""
+    """The workspace of this request. If its key has a directory, that directory replaces the settings' directories."""
     if request.home is not None:
         return choose_workspace(request.workspace, Path(request.home), ())
     return choose_workspace(request.workspace, default, allowed)
 
 
 def choose_workspace(asked: str | None, default: Path | None, allowed: Sequence[Path]) -> Path:
-    """The resolved directory: `asked` when it is one of, or inside one of, `default` and `allowed`; else `default`."""
+    """The resolved directory `asked`, or `default` if `asked` is empty. Raises GatewayError if `asked` is outside
+    `default` and `allowed`."""
     roots = [_resolve(root) for root in ([default] if default is not None else []) + list(allowed)]
     if not asked:
         if default is None:
@@ -64,7 +65,7 @@ def _resolve(path: Path) -> Path:
 def _existing(path: Path) -> Path:
     try:
         exists = path.is_dir()
-    except OSError:  # a name that is too long, a parent that may not be looked into
+    except OSError:  # the name is too long, or a parent is unreadable
         exists = False
     if not exists:
         raise bad_request(f"The workspace {str(path)!r} is not an existing directory.", param=HEADER)
