@@ -1,8 +1,8 @@
-"""What an account has used at Cursor: its billing period, plan, teams, and what single runs cost. Values only.
+"""An account's usage at Cursor: its billing period, plan, teams, and the cost of single runs. Values only.
 
-Money is in cents of US dollars, times are unix seconds. None means that Cursor did not say; it never stands for zero.
-Two pools have limits of their own: Cursor's own models, and those of other makers. Only their percentages tell what is
-left: spending includes gifts, and so may exceed the limit of a plan that is hardly used.
+Money is in cents of US dollars, times are unix seconds. None means that Cursor did not report a figure, never zero. Two
+pools have separate limits: Cursor's own models, and other vendors' models. Only their percentages show the remaining
+usage: spending includes bonuses, so it may exceed the limit of a plan that is hardly used.
 """
 
 from math import ceil
@@ -19,9 +19,9 @@ class PlanUsage(Struct, frozen=True):
     cursor_models_percent: float | None = None
     """The pool of Cursor's own models and of Auto."""
     other_models_percent: float | None = None
-    """The pool of the models of other makers."""
+    """The pool of other vendors' models."""
     total_percent: float | None = None
-    """Cursor's own mixture of the two; it is neither."""
+    """Cursor's combination of the two pools."""
     spent: float = 0.0
     """Including the bonus."""
     included_spent: float = 0.0
@@ -39,10 +39,10 @@ class PlanUsage(Struct, frozen=True):
 
 
 class OnDemand(Struct, frozen=True):
-    """What may be spent beyond the plan, by this user alone or together with the team."""
+    """The limit of spending beyond the plan, for this user or shared with the team."""
 
     shared: bool = False
-    """The limit is the team's."""
+    """Whether the limit is the team's."""
     limit: float | None = None
     used: float = 0.0
     remaining: float | None = None
@@ -59,15 +59,15 @@ class PeriodUsage(Struct, frozen=True):
     plan: PlanUsage | None = None
     on_demand: OnDemand | None = None
     message: str = ""
-    """Cursor's own sentence about it."""
+    """Cursor's own message about the usage."""
     cursor_models: tuple[str, ...] = ()
-    """What Cursor counts among its own models."""
+    """The models in the pool of Cursor's own models."""
     team: int | None = None
-    """Whose seat it is."""
+    """The team of the seat."""
 
     @property
     def tells_nothing(self) -> bool:
-        """Seats of a team have no usage of their own, and their period is empty."""
+        """Whether the period has no plan usage, as for the account of a team's member."""
         return self.plan is None
 
 
@@ -87,36 +87,36 @@ class TeamSeat(Struct, frozen=True):
 
 
 class UsageEvent(Struct, frozen=True):
-    """What one run has used, and its price."""
+    """The usage of one run, and its price."""
 
     at: float
     model: str = ""
     conversation: str = ""
     kind: str = ""
     input_tokens: int | None = None
-    """Without what was read from the cache."""
+    """Without tokens read from the cache."""
     output_tokens: int | None = None
     cache_read_tokens: int | None = None
     cache_write_tokens: int | None = None
     cents: float | None = None
-    """What its tokens are worth."""
+    """The value of its tokens."""
     charged_cents: float | None = None
-    """What is to be paid for it. Nothing, or unknown, when the plan includes it."""
+    """The price to be paid; zero or unknown if the plan includes the run."""
     headless: bool | None = None
 
 
 class UsageEvents(Struct, frozen=True):
     events: tuple[UsageEvent, ...] = ()
-    """The newest first. A run may take ten minutes to show up here."""
+    """The newest first. A run may appear ten minutes late."""
     complete: bool = True
-    """False: there are more of them than were fetched."""
+    """False: there are more events than were fetched."""
 
     def of(self, conversation: str) -> tuple[UsageEvent, ...]:
         return tuple(event for event in self.events if event.conversation == conversation)
 
 
 class AccountUsage(Struct, frozen=True):
-    """Everything that can be told about an account at once."""
+    """All known usage of an account."""
 
     period: PeriodUsage
     plan: PlanInfo
@@ -128,11 +128,11 @@ def _spent(percent: float | None) -> bool:
 
 
 # ---- An account's usage as JSON for `/caretway/v1/account`, `caretway status` and `caretway usage`: the two pools by
-# their names, money in cents, the period with the days that are left, the seat. Pure.
+# name, money in cents, the period with the remaining days, the seat. Pure.
 
 CURSOR_MODELS: Final = "Cursor Models"
 OTHER_MODELS: Final = "Other Models"
-"""As Cursor's own dashboard names the two pools."""
+"""The names of the two pools in Cursor's dashboard."""
 _DAY_S: Final = 86_400
 
 

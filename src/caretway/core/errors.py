@@ -1,8 +1,8 @@
-"""All kinds of errors, which of them a client may retry (`RETRYABLE`, `SOON`, after tools have run never), the longest
-`retry_after`, how much foreign text a message quotes. The one exception between rooms.
+"""The kinds of errors, and `GatewayError`, the one exception between packages. A client may retry `RETRYABLE` kinds,
+but never after tools have run.
 
-`message` says what happened, `hint` says what to type next. Every boundary has a table from its own codes to an
-`ErrorKind`; every dialect has a table from kinds to its own error bodies. After that, nothing branches on message text.
+`message` says what happened, `hint` says what to do next. Every boundary has a table from its own codes to an
+`ErrorKind`; every dialect has a table from kinds to its own error bodies. No other code branches on message text.
 """
 
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from enum import Enum
 from typing import Final
 
 LONGEST_WAIT_S: Final = 30 * 86_400.0
-"""The longest wait that a client is given, whatever upstream says."""
+"""The longest wait that a client gets, whatever upstream says."""
 MAX_SAID: Final = 2000
-"""How many characters of foreign text one of our messages may quote."""
+"""Characters of foreign text that a message may quote."""
 OWN_BUDGET: Final = "budget_exceeded"
 """The reason of a refusal by a budget of the gateway, not of Cursor."""
 KEYS_PAGE: Final = "https://cursor.com/dashboard?tab=integrations"
-"""Where users make API keys, for hints. The exact page has had several names, and this one leads to it."""
+"""The page where users create API keys, for hints. The page has had several names; this URL redirects to it."""
 
 
 class ErrorKind(Enum):
@@ -89,12 +89,12 @@ RETRYABLE: Final = frozenset(
 )
 """Kinds for which the same request may succeed later, unchanged."""
 SOON: Final = frozenset({ErrorKind.OVERLOADED, ErrorKind.IN_PROGRESS, ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
-"""Those of them for which one second is long enough by default."""
+"""Retryable kinds whose default wait is one second."""
 
 
 @dataclass(slots=True)
 class GatewayError(Exception):
-    """The only exception that crosses room borders, and the payload of `TurnFailed`."""
+    """The only exception that crosses package borders, and the payload of `TurnFailed`."""
 
     kind: ErrorKind
     message: str
@@ -104,11 +104,11 @@ class GatewayError(Exception):
     code: str | None = None
     """A code more exact than the kind's default one (`invalid_json`, `missing_messages` ...)."""
     retry_after: float | None = None
-    """Seconds, when known."""
+    """Seconds to wait, if known."""
     repeatable: bool | None = None
     """Whether the same request may be sent again; None: the kind decides (`RETRYABLE`)."""
     reason: str = ""
-    """Why, where one code stands for several reasons (`budget_exceeded`)."""
+    """The reason, if one code has several (`budget_exceeded`)."""
 
     @property
     def may_repeat(self) -> bool:
@@ -118,7 +118,7 @@ class GatewayError(Exception):
         Exception.__init__(self, self.message)
 
     def __str__(self) -> str:
-        """Message and hint as sentences; foreign messages often lack a full stop."""
+        """Message and hint as sentences; adds a full stop that foreign messages often lack."""
         if not self.hint or not self.message:
             return self.message or self.hint
         ended = self.message.rstrip().endswith((".", "!", "?", ":", ";", ".)")) or self.hint.startswith("(")
@@ -129,7 +129,7 @@ class GatewayError(Exception):
         return hash((self.kind, self.message))
 
     def __reduce__(self) -> tuple[type["GatewayError"], tuple[object, ...]]:
-        """Exception copies only `args`, which is the message, so it needs help."""
+        """Copy all fields; Exception copies only `args`, which is the message."""
         arguments = (
             self.kind,
             self.message,
@@ -149,8 +149,8 @@ class GatewayError(Exception):
 
 
 def gateway_stops() -> GatewayError:
-    """The error while the gateway stops. It is mostly started again, and then answers the same request, tool results
-    included."""
+    """The error while the gateway stops. It is repeatable, because a restarted gateway answers the same request, even
+    with tool results."""
     return GatewayError(
         ErrorKind.CANCELLED,
         "The gateway is stopping.",
@@ -162,7 +162,7 @@ def gateway_stops() -> GatewayError:
 
 def bounded_wait(seconds: float) -> float | None:
     """Seconds to wait, as upstream gave them; None if they are not valid."""
-    return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else None  # not a number is not above 0 either
+    return min(seconds, LONGEST_WAIT_S) if seconds >= 0 else None  # also None for NaN
 
 
 def said(words: str) -> str:

@@ -71,8 +71,8 @@ class EventBuffer:
             self._weigh()
 
     def put_soon(self, events: list[Event]) -> None:
-        """For producers with one piece at a time: collects pieces and calls the listener once, in a new callback.
-        Pieces are weighed only after that callback."""
+        """For producers with one piece at a time: collects pieces and calls the listener once, in a new callback. A
+        piece that arrives before that callback is weighed at once, with the earlier pieces."""
         if not events or self._closed:
             return
         self._events += events

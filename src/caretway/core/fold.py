@@ -1,9 +1,8 @@
-"""Joins the events of a response into one Reply, for non-streaming answers and the log; also weighs it as it grows, for
-the limit of an answer's length.
-
-In: the events of one response, in order. Out: a `Reply`. Remembered: text and calls, and their size. A run of text (or
+"""Joins the events of a response into one Reply, for non-streaming answers and the log, and counts its size for the
+limit of an answer's length.
+Input: the events of one response, in order. Output: a `Reply`. State: text and calls, and their size. A run of text (or
 reasoning) ends where the other kind, or a call, begins. Events are folded in batches, because folding each one would
-add cost to every delta of a stream.
+slow every delta of a stream.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,12 +31,12 @@ class Reply:
     paused: bool = False
     error: GatewayError | None = None
     context_tokens: int | None = None
-    """The estimate from the start of the turn."""
+    """The estimate of the context from the start of the turn."""
     shown: tuple[ToolCall, ...] = ()
     """Calls that ran without the client and are shown for display only."""
     parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
-    """Text, reasoning and calls again, in the order in which they began, for dialects whose answer is a list of items.
-    Empty for a reply that was not folded from events."""
+    """Text, reasoning and calls in the order of their beginning, for dialects whose answer is a list of items. Empty
+    for a reply that was not folded from events."""
 
 
 _Run = tuple[type[Text] | type[Reasoning], list[str]]
@@ -46,10 +45,10 @@ _Run = tuple[type[Text] | type[Reasoning], list[str]]
 _AT_ONCE: Final = 64
 _TOKEN_CHARS: Final = 4
 _PART_BYTES: Final = 256
-"""The memory that a call, a note or a run of text takes beside its text."""
+"""The memory of a call, a note or a run of text in addition to its text."""
 _json: Final = msgspec.json.Encoder().encode
 _LINE_ENDS: Final = tuple((end.encode(), 6 - len(end.encode())) for end in "\u2028\u2029\u0085")
-"""What a stream escapes beyond JSON, and how much longer that makes it."""
+"""Characters that a stream escapes in addition to JSON, and the additional length."""
 
 
 class Fold(msgspec.Struct):
@@ -62,7 +61,7 @@ class Fold(msgspec.Struct):
     _kind: type[Text] | type[Reasoning] | None = None
     _run: list[str] = msgspec.field(default_factory=list)
     _words: list[str] = msgspec.field(default_factory=list)
-    """The newest pieces of the run, not joined yet."""
+    """The newest pieces of the run, not yet joined."""
     _ready: dict[str, ToolCall] = msgspec.field(default_factory=dict)
     _notes: list[ev.Note] = msgspec.field(default_factory=list)
     _shown: list[ToolCall] = msgspec.field(default_factory=list)
@@ -72,7 +71,7 @@ class Fold(msgspec.Struct):
 
     @property
     def tokens(self) -> int:
-        """Estimated, of text, reasoning and calls so far. Events are folded by the look, not counted as they come."""
+        """Estimated tokens of text, reasoning and calls so far. Folds the waiting events first."""
         self._catch_up()
         return -(-self._chars // _TOKEN_CHARS)
 
@@ -88,13 +87,13 @@ class Fold(msgspec.Struct):
     def _catch_up(self) -> None:
         unfolded, self._unfolded = self._unfolded, []
         for event in unfolded:
-            if type(event) is ev.TextDelta:  # nearly all of them; a class pattern takes ten times as long
+            if type(event) is ev.TextDelta:  # the usual case; a class pattern takes ten times as long
                 if event.text:
                     if self._kind is not Text:
                         self._open(Text)
                     self._words.append(event.text)
                 continue
-            match event:  # what every answer has comes first
+            match event:  # the most frequent events first
                 case ev.TurnStarted(context_tokens=context):
                     self._context = context
                 case ev.UsageReported(usage=usage):

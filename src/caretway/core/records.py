@@ -21,9 +21,9 @@ class RequestOrigin(Struct, frozen=True, gc=False):
     request_id: str = ""
     dialect: str = ""
     model: str = ""
-    """As it was asked for."""
+    """The model as the client named it."""
     owner: str = ""
-    """Whose its turns are: the key by its id, which a rename does not change; empty when no key is asked for."""
+    """The owner of its turns: the key's id, which a rename does not change; empty if no key is needed."""
     kind: str = ""
     """As in `TurnRequest`."""
 
@@ -35,7 +35,7 @@ class TurnRecord(Struct, frozen=True):
     dialect: str
     backend: str
     model: str
-    """The one that was taken."""
+    """The chosen model."""
     session: str
     reason: str
     stream: bool
@@ -51,39 +51,39 @@ class TurnRecord(Struct, frozen=True):
     asked: str = ""
     """The model as the client named it."""
     variant: str = ""
-    """The model that was taken with its parameters, as one id."""
+    """The chosen model with its parameters, as one id."""
     conversation: str = ""
-    """Ours, opaque; the same for all responses of a conversation that the gateway recognises."""
+    """The gateway's opaque id; equal for all responses of a conversation that the gateway recognises."""
     run: str = ""
     """The run that answered, as in `RunRecord`."""
     error: str = ""
-    """The code of the error that ended it."""
+    """The code of the error that ended the response."""
     message: str = ""
-    """Of that error, for the terminal; it may quote a few words of the request, so it is not kept."""
+    """The error's message for the terminal. It may quote a few words of the request, so it is not stored."""
     held: int | None = None
-    """Estimated tokens of the history that its session held already: `fresh` would have sent them again. None: it held
-    nothing."""
+    """Estimated tokens of the history that the session already had, which a fresh run would have sent again. None: no
+    history."""
     started_at: float = 0.0
     """Unix seconds."""
     status: int = 0
-    """Of HTTP; 0: the client was gone before there was one."""
+    """The HTTP status; 0 if the client hung up before it."""
     called: tuple[tuple[str, str], ...] = ()
-    """(id, name) of the calls that the client was given."""
+    """(id, name) of the calls that the client got."""
     trace: Mapping[str, str] | None = None
     """The client's trace context, as its headers have it; None: it sent none."""
     content: tuple[str, str] | None = None
-    """What was said and answered. None unless the user asked that traces have it; nobody else may keep it."""
+    """The prompt and the answer, only if the user's settings put them into traces. No other observer may store them."""
     hint: str = ""
-    """What to do about the error, for people."""
+    """The error's hint."""
     kind: str = ""
     """As in `TurnRequest`."""
 
 
 class RunRecord(Struct, frozen=True):
-    """Facts about a run of Cursor that is over. One run may have given many responses."""
+    """Facts about a finished run of Cursor. One run may give many responses."""
 
     run: str
-    """Ours, opaque."""
+    """The gateway's opaque id."""
     origin: RequestOrigin
     """The request that opened it."""
     backend: str
@@ -91,12 +91,12 @@ class RunRecord(Struct, frozen=True):
     variant: str
     conversation: str
     session: str
-    """How it was opened: fresh, continued, replayed."""
+    """The label of the first response: fresh, continued, replayed."""
     reason: str
     outcome: str
-    """How it ended: ended, paused, failed, stopped, expired, evicted, lost, shutdown, hung_up."""
+    """The end: ended, paused, failed, stopped, expired, evicted, lost, shutdown, hung_up."""
     usage: RunUsage | None = None
-    """What Cursor counted; None: it was cut, or its backend reports nothing."""
+    """Cursor's count; None if the run was cut or its backend reports nothing."""
     error: str = ""
     responses: int = 1
     upstream: str = ""
@@ -104,33 +104,33 @@ class RunRecord(Struct, frozen=True):
     started_at: float = 0.0
     ended_at: float = 0.0
     again: bool = False
-    """It was told before, without its usage: the gateway stopped it, and its end had come already."""
+    """A second record of the run, with its usage: the gateway stopped the run before its end was read."""
 
 
 class RefusedRequest(Struct, frozen=True):
-    """A request that was answered with an error before there was a response of a model."""
+    """A request that was answered with an error before a model's response."""
 
     request_id: str
     method: str
-    """Empty when it could not be read."""
+    """The HTTP method; empty if it could not be read."""
     path: str
     status: int
     kind: str
     """The value of its `ErrorKind`."""
     code: str
-    """More exact than the kind, where there is such a code."""
+    """A code more exact than the kind, if there is one."""
     message: str
-    """For the terminal; it may quote a few words of the request, so it is not kept."""
+    """The message for the terminal. It may quote a few words of the request, so it is not stored."""
     at: float
     """Unix seconds."""
     caller: Caller = NOBODY
     dialect: str = ""
     model: str = ""
-    """As it was asked for, when that was read."""
+    """The model as the client named it, if it was read."""
     turn: bool = False
-    """It asked for a model's answer."""
+    """Whether it requested a model's answer."""
     hint: str = ""
-    """What to do about it, for the terminal."""
+    """The error's hint for the terminal."""
     trace: Mapping[str, str] | None = None
     """As in `TurnRecord`."""
 

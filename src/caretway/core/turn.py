@@ -1,8 +1,8 @@
-"""The Protocols between the rooms: Backend, Turn, Source, Stage; what a backend can do, models and variants,
+"""The Protocols between the packages: Backend, Turn, Source, Stage; abilities of a backend, models and variants,
 snapshots. No behaviour.
 
-Events travel in batches: what arrived in one read upstream is handed on, encoded and written as one piece. A reader
-takes events when it is ready, so a slow client is backpressure on its own run and on nothing else.
+Events travel in batches: the events of one upstream read are passed on, encoded and written together. A reader takes
+events when it is ready, so a slow client puts backpressure only on its own run.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from .request import TurnRequest
 
 Standing = Literal["official", "unofficial", "stand-in", "simulated"]
-"""What a backend is to Cursor. `stand-in`: an address that is not Cursor's own answers in its place."""
+"""A backend's relation to Cursor. `stand-in`: another address answers instead of Cursor."""
 SIMULATED: Final = "answers are simulated; for real ones run `caretway login`"
-"""The detail of a status of which nobody needs to be signed in."""
+"""The detail of a status that needs no sign-in."""
 
 
 class Abilities(Struct, frozen=True):
-    """What a backend can do. Code branches on this, never on a backend's name. By default it cannot."""
+    """What a backend can do; by default nothing. Code branches on this, never on a backend's name."""
 
     client_tools: Literal["native", "text", "either", "none"] = "none"
-    """`either`: natively where it can, and it says for each request why not (`NativeTools`)."""
+    """`either`: native if possible; `NativeTools` gives the reason for each other request."""
     parks: bool = False
-    """A paused turn stays alive and takes results."""
+    """Whether a paused turn stays alive and takes results."""
     continues: bool = False
-    """A finished conversation can be continued from its `Snapshot`."""
+    """Whether a finished conversation can be continued from its `Snapshot`."""
     images: bool = False
     reasoning: bool = False
     usage: bool = False
 
 
 class ModelVariant(Struct, frozen=True):
-    """One way in which a model may be asked for. Cursor takes such a set as a whole, or not at all."""
+    """One accepted set of model parameters. Cursor accepts only complete sets."""
 
     parameters: tuple[tuple[str, str], ...] = ()
     """(id, value), verbatim and in the list's order."""
     slug: str = ""
-    """The flat id under which older lists have it; empty when none is known."""
+    """The flat id in older lists; empty if unknown."""
     max_mode: bool = False
     default: bool = False
     name: str = ""
@@ -59,15 +59,15 @@ class ModelInfo(Struct, frozen=True):
     parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Settable parameters with their values, e.g. `("effort", ("low", "high"))`."""
     variants: tuple[ModelVariant, ...] = ()
-    """What may be asked for; empty if unknown."""
+    """The accepted variants; empty if unknown."""
     max_window: int | None = None
-    """The largest window of any variant, when that is another one."""
+    """The largest window of any variant, if it differs from `context_window`."""
     images: bool | None = None
-    """None: unknown."""
+    """Whether the model accepts images; None: unknown."""
     flat: bool = False
-    """An id of a flat list, which may be one variant of a model in the same list."""
+    """Whether the id is from a flat list, so that it may be a variant of another model in the list."""
     stands_for: str = ""
-    """The id that is really meant: this row is only a name for it."""
+    """The id that this row is only another name for."""
 
 
 def _no_blob(blob_id: bytes) -> bytes | None:
@@ -75,55 +75,54 @@ def _no_blob(blob_id: bytes) -> bytes | None:
 
 
 class Snapshot(Struct, frozen=True):
-    """A backend's own memory of a finished conversation. Opaque outside the backend that made it."""
+    """A backend's state of a finished conversation. Opaque outside the backend that made it."""
 
     backend: str
     state: bytes
     blobs: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Content-addressed pieces that are new since the snapshot this conversation was continued from."""
+    """Content-addressed pieces that are new since the parent snapshot."""
     fetch: Callable[[bytes], bytes | None] = _no_blob
-    """Older pieces, by id, when a store gives the snapshot back; None when the piece is gone."""
+    """Reads an older piece by id, for a snapshot from a store; returns None if the piece is gone."""
     parent: bytes | None = None
-    """The store's key of the conversation that this one continued; backends pass it on unread."""
+    """The store's key of the parent conversation; backends pass it on unread."""
     conversation: str = ""
-    """Our own id of the conversation, for those who account for it; backends leave it alone."""
+    """The gateway's id of the conversation, for accounting; backends ignore it."""
 
     def of(self, conversation: str) -> Snapshot:
         return Snapshot(self.backend, self.state, self.blobs, self.fetch, self.parent, conversation)
 
 
 class Source(Protocol):
-    """A source of events. It signals that there are some, and the reader fetches them, so unread events hold upstream
-    back."""
+    """A source of events. It signals new events, and the reader takes them, so unread events put backpressure on
+    upstream."""
 
     def listen(self, ready: Callable[[], None]) -> None:
-        """From now on `ready` is called whenever something new can be taken, in the very callback that brought it.
-        There is one listener; what can be taken already is not told of.
-
-        Calls nest: `ready` may take, and what it takes may end the turn. Then the session settles and closes it, all
-        inside the `put` that brought the event, and the closing calls `ready` once more before the first call has
-        returned. So a source puts its own state in order before it tells, a closed source tells nobody again, and a
-        listener expects to be called while it is at work: it has marked what is over, and takes nothing then.
-        `ready` raises nothing: it would end in a socket's callback that knows nothing of the reader."""
+        """Call `ready` for each new event, in the callback that delivered it. There is one listener; events that can be
+        taken already are not signalled.
+        Calls nest: `ready` may take events, and these may end the turn. Then the session settles and closes the turn
+        inside the same `put`, and the close calls `ready` again before the first call has returned. So a source updates
+        its state before it calls `ready`, a closed source never calls it again, and a listener must accept nested
+        calls: it marks the end first, and then takes nothing.
+        `ready` must not raise: the exception would reach a socket's callback that cannot handle it."""
         ...
 
     def take(self) -> list[Event]:
-        """What came since the last call, if anything; a terminal event comes last. Raises GatewayError when nothing
-        will come any more."""
+        """The events since the last call, possibly none; a terminal event is the last. Raises GatewayError after the
+        last event."""
         ...
 
 
 class Turn(Source, Protocol):
-    """One live conversation with upstream. After `TurnPaused` there are events again once results are submitted."""
+    """One live conversation with upstream. After `TurnPaused`, submitted results lead to further events."""
 
     async def submit(self, results: Sequence[ToolResult], extra: Sequence[Text] = (), demanded: str = "") -> None:
-        """Answer every open call of a paused turn. `extra` is what the user said beside the results,
-        `demanded` the tool that is to be called next: no call of another one is given. Raises
-        GatewayError(TURN_GONE), with nothing sent, when the turn cannot take them: then the history is replayed."""
+        """Answer every open call of a paused turn. `extra`: the user's words next to the results; `demanded`: the only
+        tool that may be called next. Raises GatewayError(TURN_GONE), with nothing sent, if the turn cannot take the
+        results: then the history is replayed."""
         ...
 
     def snapshot(self) -> Snapshot | None:
-        """What a later turn needs to continue this conversation; None if it cannot be continued."""
+        """The state that continues this conversation in a later turn; None if it cannot be continued."""
         ...
 
     def close(self) -> None:
@@ -139,7 +138,7 @@ class BackendStatus(Struct, frozen=True):
     """For `/health`, `caretway status` and the banner."""
 
     signed_in: bool | None
-    """None: unknown, the question got no answer."""
+    """None: unknown, because the query got no answer."""
     detail: str = ""
     reachable: bool = True
 
@@ -165,13 +164,13 @@ class NativeTools(Protocol):
     """A backend whose client tools are native for some requests and text for others."""
 
     async def why_text(self, request: TurnRequest, snapshot: Snapshot | None) -> str:
-        """Empty: `start` takes the tools of this request as they are."""
+        """Why this request's tools become text; empty if they stay native."""
         ...
 
 
 def takes_results(turn: Turn, backend: Backend) -> bool:
-    """Whether a turn that has made calls waits for their results. One over text ends with its calls, whatever its
-    backend can do for other requests."""
+    """Whether a turn waits for the results of its calls. A turn over text ends with its calls, regardless of its
+    backend's abilities."""
     return backend.abilities.parks and getattr(turn, "parks", True)
 
 
@@ -180,13 +179,13 @@ class Stage(Protocol):
 
     @property
     def spent(self) -> bool:
-        """Whatever comes would pass it as it is."""
+        """Whether all further events pass unchanged."""
         ...
 
     def feed(self, event: Event) -> list[Event]: ...
 
 
 StageFactory = Callable[[TurnRequest], Stage | None]
-"""Builds the stage for one request; None when the request does not need it."""
+"""Builds the stage for one request; returns None if the request needs none."""
 Guard = Callable[[TurnRequest], TurnRequest]
-"""The request as the model is to be told it; raises GatewayError(TOOL_LOOP) when the loop must end."""
+"""Makes the request for the model; raises GatewayError(TOOL_LOOP) if a loop must end."""

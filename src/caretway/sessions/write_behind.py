@@ -1,10 +1,8 @@
-"""Writes finished conversations to the store later, in batches and in a thread: what waits is bounded (else it is
-forgotten), and is written before it is read and at shutdown; a crash loses the last moment.
-
-One write to the file costs as much as a whole small answer, and that of a long conversation as much as a thousand;
-turns that end within the same moment share one. What was remembered and not yet written is written before it is read
-for it (`settle`), and when the gateway stops, so nobody can tell; only a crash loses the last moment, and then those
-conversations are replayed. What waits is bounded: a store that cannot keep up forgets.
+"""Writes finished conversations to the store later, in batches and in a thread.
+One write costs as much CPU as a whole small answer, and the write of a long conversation as much as a thousand; turns
+that end within DELAY_S share one write. Waiting conversations are written before a read (`settle`) and at shutdown; a
+crash loses the last ones, which are then replayed. The queue is bounded: if the store is too slow, conversations are
+dropped.
 """
 
 import asyncio
@@ -19,17 +17,17 @@ log = logging.getLogger(__name__)
 
 DELAY_S: Final = 0.05
 MAX_WAITING: Final = 64
-"""So many conversations are written at once, and no more are kept waiting."""
+"""Conversations per write, and in the queue during a write."""
 MAX_WAITING_BYTES: Final = 64 * 2**20
 MAX_SNAPSHOT_BYTES: Final = 48 * 2**20
-"""What one turn may add. A conversation that grew by more is not kept, and its next turn is replayed."""
+"""Bytes that one turn may add. A conversation that grew by more is not stored, and its next turn is replayed."""
 
 
 class BatchStore(Protocol):
     def recall(self, key: bytes) -> Snapshot | None: ...
 
     def take_touched(self) -> dict[int, float]:
-        """Times of use that are still to be written."""
+        """Times of use that are not yet written."""
         ...
 
     def remember_all(
@@ -47,12 +45,12 @@ class WriteBehind:
     shared = False
 
     def __init__(self, store: BatchStore, writer: Callable[[], BatchStore] | None = None) -> None:
-        """`writer` opens the same store once more, for the thread that writes. None: there is only this one."""
+        """`writer` opens the store again for the writing thread. None: all writes use `store`, without a thread."""
         self._store = store
         self._open_writer = writer
         self._writer: BatchStore | None = None
         self._thread = ThreadPoolExecutor(1, "store") if writer is not None else None
-        self._waiting: dict[bytes, Snapshot] = {}  # of two with one key the later one counts
+        self._waiting: dict[bytes, Snapshot] = {}  # for equal keys the later snapshot counts
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
@@ -78,7 +76,7 @@ class WriteBehind:
             self._timer = asyncio.get_running_loop().call_later(DELAY_S, self.flush)
 
     def flush(self) -> None:
-        """Begin to write what waits; what is being written already comes first."""
+        """Start to write the waiting conversations, after a running write."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -110,7 +108,7 @@ class WriteBehind:
         return self._writing is None and not self._waiting
 
     async def settle(self) -> None:
-        """From here on everything that was remembered can be recalled."""
+        """Wait until all remembered conversations can be recalled."""
         self.flush()
         while self._writing is not None:
             await asyncio.wait([self._writing])
@@ -128,7 +126,7 @@ class WriteBehind:
         return self._writer.forget(conversation) if self._writer is not None else 0
 
     async def pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
-        """All that a conversation needs, by the `parent` of its snapshot; None: it is gone, or larger."""
+        """All pieces of a conversation, by the `parent` of its snapshot; None if it is gone or too large."""
         await self.settle()
         if self._thread is None:
             return self._store.pieces(parent, max_bytes)
@@ -141,7 +139,7 @@ class WriteBehind:
         return self._writer.pieces(parent, max_bytes) if self._writer is not None else None
 
     async def bring(self, key: bytes) -> None:
-        """No other process might have it."""
+        """Nothing to fetch: no other gateway shares this store."""
 
     async def aclose(self) -> None:
         await self.settle()

@@ -1,10 +1,10 @@
-"""PINGs on an HTTP/2 connection: when one is sent, how long its answer may take (longer on a slow line), and when the
-connection is dead (a half-open one behind NAT), in doubt for new runs, or closed as idle.
+"""PINGs on an HTTP/2 connection decide when the connection is dead (half-open behind NAT), in doubt for new runs, or
+closed as idle.
 
-Nothing but the answer to our own PING counts. What the peer says by itself proves nothing: behind a half-dead NAT entry
-we would hear its heartbeats for ever while it hears nothing of us. `next_ping` and `patience` decide, from values.
-`Liveness` holds the question that is open and one alarm: for the next PING while there are streams, for the answer
-while one is awaited, for idling out otherwise.
+Only the answer to a PING proves the connection. Other data proves nothing: through a half-dead NAT entry the peer's
+heartbeats arrive, but nothing reaches the peer. `next_ping` and `patience` are pure decisions. `Liveness` holds the
+pending PING and one timer: for the next PING while there are streams, for the answer to a PING, or for the idle
+timeout.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .h2_connection import H2Connection
 
 STEPS: Final = 4
-"""The time for an answer is waited in this many parts. A part that took longer, because this process did not run,
-counts like any other: an answer that waited in our own socket is read before the next one is over."""
+"""The number of parts of the wait for an answer. If this process was suspended, only one part is lost, and an answer in
+the socket's buffer is read before the next part ends."""
 LAST_PART_S: Final = 0.01
 
 
 class PendingPing:
-    """A PING on its way."""
+    """A PING without an answer yet."""
 
     __slots__ = ("ahead", "asked_at", "heard", "patience_s", "payload", "sent", "waited_s")
 
@@ -34,7 +34,7 @@ class PendingPing:
         self.asked_at = asked_at
         self.patience_s = patience_s
         self.sent = sent
-        """What had been written when it was asked."""
+        """Bytes written before the PING."""
         self.ahead = ahead
         """How much of that the peer may not have read yet."""
         self.heard = heard
@@ -43,15 +43,15 @@ class PendingPing:
 
 
 def next_ping(limits: TransportLimits, *, asked_at: float, answered_at: float, heard_at: float) -> float:
-    """When to ping next on a connection with streams: sooner if it fell silent after data, not more often if it only
-    answered pings."""
+    """When to ping next on a connection with streams: sooner if it fell silent after data, but not if it only answered
+    PINGs."""
     due = asked_at + limits.ping_interval_s
     return min(due, heard_at + limits.ping_quiet_s) if heard_at > answered_at else due
 
 
 def patience(question: PendingPing, heard: int, limits: TransportLimits) -> float:
-    """How long the answer may take. What we had sent before stands in front of the PING, and what the peer was sending
-    stands in front of its answer, at most a window of it: on a slow line that takes its time."""
+    """How long the answer may take. On a slow line, bytes sent before the PING delay it, and bytes that the peer sends
+    before its answer (at most a window) delay the answer."""
     before_answer = min(heard - question.heard, limits.connection_window_bytes)
     return question.patience_s + (question.ahead + before_answer) / limits.slowest_bytes_per_s
 
@@ -80,23 +80,22 @@ class Liveness:
         self._alarm = DeadlineTimer(loop)
         self.heard_at = self._asked_at = self._answered_at = loop.time()
         self.heard = self.sent = 0
-        """Bytes; the connection counts them here. Of what is sent, what the streams say: the rest is not much."""
-        self._proven = 0  # of the bytes sent, how many have certainly been read
+        """Bytes, counted by the connection; of the sent bytes only the streams' data."""
+        self._proven = 0  # sent bytes that the peer has certainly read
         self._asked = 0
         self._question: PendingPing | None = None
         self._doubted = False
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a new request had better go elsewhere."""
+        """Whether a new request should use another connection."""
         question = self._question
         if question is None:
             return False
         return self._doubted or self._loop.time() - question.asked_at > self._limits.sure_s
 
     def opened(self, *, first: bool) -> None:
-        """A stream was opened. When the last answer is old, its owner should not find out by waiting; when the last
-        word is, it should not even wait long."""
+        """A stream was opened: ping if the last answer is old, with a short deadline if the last data is old, too."""
         if self._question is not None:
             return
         limits, now = self._limits, self._loop.time()
@@ -108,7 +107,7 @@ class Liveness:
             self._alarm.set(limits.ping_quiet_s, self._look)
 
     def emptied(self) -> None:
-        """The last stream is gone."""
+        """The last stream has ended: start the idle timeout."""
         if self._question is None:
             self._alarm.set(self._limits.idle_timeout_s, self._connection.idle)
 
@@ -124,7 +123,7 @@ class Liveness:
     def answered(self, payload: bytes) -> None:
         question = self._question
         if question is None or question.payload != payload:
-            return  # not to what was asked last
+            return  # not the answer to the last PING
         was_in_doubt = self.in_doubt
         self._question, self._doubted = None, False
         self._proven, self._answered_at = question.sent, self._loop.time()
@@ -146,7 +145,7 @@ class Liveness:
         if due_in <= 0:
             self._ask(limits.ping_timeout_s)
         else:
-            self._alarm.set(min(due_in, limits.ping_quiet_s), self._look)  # it may speak and fall silent before
+            self._alarm.set(min(due_in, limits.ping_quiet_s), self._look)  # data and silence may come earlier
 
     def _ask(self, patience_s: float) -> None:
         self._asked += 1

@@ -1,8 +1,8 @@
-"""Which proxy serves which address, and why: decided from the environment's variables and the settings. Pure.
+"""Chooses the proxy for an address, with a reason, from the environment's variables and the settings. Pure.
 
-The variables are those that most programs know: `HTTPS_PROXY` for https addresses, `HTTP_PROXY` for http addresses,
-`ALL_PROXY` for both, `NO_PROXY` for exceptions; lower case wins over upper case. The setting `proxy` wins over all but
-`NO_PROXY`. This machine itself is never reached through a proxy, unless the settings ask for it.
+The variables are the usual ones: `HTTPS_PROXY` for https addresses, `HTTP_PROXY` for http addresses, `ALL_PROXY` for
+both, `NO_PROXY` for exceptions; lower case wins over upper case. The setting `proxy` wins over all but `NO_PROXY`.
+Loopback addresses are never reached through a proxy, unless the settings say so.
 """
 
 import ipaddress
@@ -23,11 +23,11 @@ KINDS: Final[Mapping[str, ProxyKind]] = {
     "socks5": "socks5",
     "socks5h": "socks5h",
 }
-"""The scheme of a proxy's URL -> what it is. `socks` is how some desktops write it."""
+"""The scheme of a proxy's URL -> its kind. Some desktops write `socks`."""
 DEFAULT_PORTS: Final[Mapping[ProxyKind, int]] = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 SETTING: Final = "CARETWAY_PROXY"
 DIRECT: Final = "off"
-"""The value of the setting that means: no proxy, whatever the environment says."""
+"""The value of the setting for no proxy, regardless of the environment."""
 _VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "https": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
     "http": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
@@ -51,7 +51,7 @@ class Proxy(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """For messages: without user and password."""
+        """The address for messages, without user and password."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
@@ -60,7 +60,7 @@ class Proxy(Struct, frozen=True):
 
     @property
     def resolves(self) -> bool:
-        """Whether it looks names up itself."""
+        """Whether the proxy resolves names itself."""
         return self.kind != "socks5"
 
 
@@ -74,18 +74,18 @@ class ProxyRoute(Struct, frozen=True):
 
 class ProxyRules(Struct, frozen=True):
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The environment, or what matters of it."""
+    """The environment, or its proxy variables."""
     setting: str = ""
     """A proxy's URL, `off`, or empty: the environment decides."""
     loopback: bool = False
-    """This machine, too, is reached through the proxy."""
+    """Whether loopback addresses are reached through the proxy, too."""
 
     def __repr__(self) -> str:
         """Leaves out variables and setting, which may hold passwords."""
         return f"ProxyRules(loopback={self.loopback})"
 
     def route(self, scheme: str, host: str, port: int) -> ProxyRoute:
-        """Raises GatewayError(BAD_REQUEST) when the proxy's address makes no sense."""
+        """The route to an address. Raises GatewayError(BAD_REQUEST) if the proxy's address is invalid."""
         if self.setting.lower() == DIRECT:
             return ProxyRoute(None, f"{SETTING} is {DIRECT}")
         source, given = next(self._named(scheme), ("", ""))
@@ -109,7 +109,7 @@ class ProxyRules(Struct, frozen=True):
 
 
 def child_environment(environment: Mapping[str, str], setting: str) -> dict[str, str]:
-    """What programs that we start get: the variables as they are, or as the setting wants them."""
+    """The environment of child processes: the proxy variables unchanged, or as the setting says."""
     if not setting:
         return dict(environment)
     named = {name for names in _VARIABLES.values() for name in names}
@@ -118,16 +118,16 @@ def child_environment(environment: Mapping[str, str], setting: str) -> dict[str,
 
 
 def read_proxy(given: str, source: str) -> Proxy:
-    """A proxy's URL; without a scheme it is an HTTP proxy. Errors never repeat it: it may hold a password."""
+    """Parse a proxy's URL; the default scheme is http. Errors never quote the URL, which may have a password."""
     text = given if "://" in given else f"http://{given}"
     if re.search("://.*[/?#].*@", text):
-        # What stands before the mark would be taken for a host and its port, and be told.
+        # The text before the mark would be parsed as host and port, and quoted in errors.
         raise _unusable(source, "# / or ? in its password must be written as %23 %2F or %3F")
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise _unusable(source, "its address cannot be read") from None  # the cause would repeat it
+        raise _unusable(source, "its address cannot be read") from None  # the cause would quote it
     kind = KINDS.get(parts.scheme)
     if kind is None:
         raise _unusable(source, f"proxies of the kind {parts.scheme!r} are not supported")

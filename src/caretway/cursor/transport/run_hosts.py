@@ -1,8 +1,7 @@
-"""Where runs are sent: to the API's own host, until Cursor names another one for the account.
-
-Teams can be pinned to a host of their own. Any other host answers their runs with words about a region, or with a
-stream that ends before its first message. Then Cursor is asked once for the account's host (`GetServerConfig`). It is
-tried, and kept for the account when a run was heard there. A host that the settings name is never left.
+"""Chooses the host for runs: the API's own host, until Cursor names another host for the account.
+Teams can be pinned to their own host. Any other host refuses their runs because of a region, or ends the stream before
+its first message. Then Cursor is asked once for the account's host (`GetServerConfig`). That host is tried, and kept
+for the account after a run was answered there. A host from the settings is never changed.
 """
 
 import asyncio
@@ -23,15 +22,15 @@ from .ports import NewRun, RunHandler, RunStream, Transport, UnaryResponse
 log = logging.getLogger(__name__)
 
 ASK_AGAIN_S: Final = 600.0
-"""How long an answer that did not help is believed."""
+"""How long not to ask again after an answer that did not help."""
 
 Ask = Callable[[], Awaitable[UnaryResponse]]
-"""Calls `GetServerConfig` in the account's name."""
+"""Calls `GetServerConfig` for the account."""
 
 
 def named_host(api_url: str, body: bytes) -> str:
-    """The base URL for runs in an answer of `GetServerConfig`; empty when there is none that may have our token: it has
-    to be as safe as the API's own, and of the same domain."""
+    """The base URL for runs in an answer of `GetServerConfig`; empty if there is none that may get the token: it needs
+    the same domain and at least the same security as the API."""
     try:
         named = ai.GetServerConfigResponse.FromString(body).agent_url_config.agentn_url.strip().rstrip("/")
         host, api = read_origin(named), read_origin(api_url)
@@ -60,7 +59,7 @@ class RunHosts:
         clock: Callable[[], float],
         fixed: str = "",
     ) -> None:
-        """`fixed`: the host for runs that the settings name."""
+        """`fixed`: the host for runs from the settings."""
         self._api, self._api_url, self._open_at, self._clock = api, api_url, open_at, clock
         self._fixed = bool(fixed)
         self._runs = open_at(fixed) if fixed else api
@@ -76,7 +75,7 @@ class RunHosts:
         self.open_stream, self.call = api.open_stream, api.call
 
     def belongs_to(self, account: str) -> None:
-        """Another account may have another host."""
+        """Set the account; a new account starts at the API's host."""
         if account != self._account:
             self._account = account
             if not self._fixed:
@@ -85,16 +84,16 @@ class RunHosts:
                 self._return()
 
     async def move(self, tried: str, ask: Ask, *, sure: bool) -> bool:
-        """A run was not served at `tried`. Whether the next one goes elsewhere. `sure`: Cursor said that it is the
-        host's fault; otherwise a host that has served the account before is not left."""
+        """A run was not served at `tried`. Returns whether the next run uses another host. `sure`: Cursor named the
+        host as the cause; otherwise a host that has served the account is kept."""
         if self._fixed:
             return False
-        async with self._moving:  # who waits here meanwhile shares the answer
+        async with self._moving:  # concurrent callers share the answer
             if tried != self.current:
                 return True
             if tried != self._api_url:
                 if tried in self._heard:
-                    self._heard.discard(tried)  # the next failure in a row leads back
+                    self._heard.discard(tried)  # the next failure returns to the API's host
                     self._go(self._runs, tried)
                 else:
                     self._return()
@@ -116,18 +115,18 @@ class RunHosts:
             return True
 
     def _return(self) -> None:
-        """Runs may still be open at the other host, so its connections stay."""
+        """Return to the API's host. Connections to the other host stay, because runs may still be open."""
         self._go(self._api, self._api_url)
 
     def _go(self, transport: Transport, url: str) -> None:
         self._runs, self.current = transport, url
-        # A run costs nothing more for the choice of its host, once that is known to be right.
+        # After a host has proven itself, runs have no overhead.
         self.open_run_now: Callable[[NewRun, RunHandler], RunStream | None] = (
             transport.open_run_now if url in self._heard else _never_now
         )
 
     def heard(self, at: str) -> None:
-        """A run was answered there."""
+        """A run was answered at this host."""
         if at == self.current and at not in self._heard:
             self._heard.add(at)
             self._go(self._runs, at)
@@ -148,12 +147,12 @@ class RunHosts:
 
 
 def _never_now(run: NewRun, handler: RunHandler) -> RunStream | None:
-    """While a host has to prove itself, its runs are listened to."""
+    """No immediate runs before a host has proven itself: they need a `_Listener`."""
     return None
 
 
 class _Listener:
-    """Tells that something was heard of a run, and stands aside."""
+    """Reports the first message of a run to `RunHosts` and forwards everything to the handler."""
 
     __slots__ = ("_at", "_handler", "_hosts", "on_closed")
 

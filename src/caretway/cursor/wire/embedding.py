@@ -1,7 +1,7 @@
-"""Builds protobuf messages from ready bytes (tag, length, payload), also nested ones, copying large parts once.
-
-For large parts that are the same in many messages, and would otherwise be built, copied and written anew for each one.
-Parts are joined in the order of their field numbers, so that the bytes are those of the real encoder.
+"""Builds protobuf messages from encoded bytes (tag, length, payload), also nested messages, and copies large parts
+once.
+For large parts that many messages share, which the library would build and copy for each message. Parts are joined in
+the order of field numbers, so that the bytes equal the library's.
 """
 
 import struct
@@ -41,7 +41,7 @@ def embed_deep(parts: Sequence[tuple[bytes, bytes]], payload: bytes) -> bytes:
 
 
 def around(field_tag: bytes, parts: list[bytes]) -> list[bytes]:
-    """Wrap a payload that is in parts: large ones are copied once, at the end."""
+    """Wrap a payload that consists of parts; large parts are copied once, at the end."""
     size = sum(map(len, parts))
     return [field_tag, _SHORT[size] if size < 128 else _varint(size), *parts]
 
@@ -57,7 +57,7 @@ def _varint(number: int) -> bytes:
 # ---- Writes a JSON value as the bytes of a `google.protobuf.Value`, for tool schemas: numbers become doubles, too
 # large ones the largest. Reading values back is `backends/agent/arguments.py`.
 #
-# The library's own way through objects takes seven times as long, and a client may offer a thousand tools.
+# The library takes seven times as long, and a client may offer a thousand tools.
 
 _NULL: Final = b"\x08\x00"
 _TRUE: Final = b"\x20\x01"
@@ -67,7 +67,7 @@ _TEXT: Final = b"\x1a"
 _STRUCT: Final = b"\x2a"
 _LIST: Final = b"\x32"
 _FIELD: Final = b"\x0a"
-"""The first field: of a Struct its entries, of an entry its key, of a ListValue its values."""
+"""The tag of field 1: the entries of a Struct, the key of an entry, the values of a ListValue."""
 _ENTRY_VALUE: Final = b"\x12"
 
 
@@ -100,18 +100,18 @@ def write_struct(fields: Mapping[str, Any]) -> bytes:
     return b"".join(entries)
 
 
-# ---- BidiAppend on HTTP/1.1: numbers a run's messages with one counter, and the server's half: order restored, a
-# number seen before dropped, one too far ahead refused.
+# ---- BidiAppend on HTTP/1.1: numbers a run's messages with one counter. The server's half restores the order, drops
+# known numbers and refuses numbers too far ahead.
 #
-# The numbers start at 0 and cover every message of one request id. Two counters on one run are what made earlier
-# gateways hang after a tool result. `AppendWriter` is the one counter of a run; `AppendReader` is the server's half.
+# The numbers start at 0 and cover every message of one request id. With two counters per run earlier gateways hung
+# after a tool result. `AppendWriter` is the one counter of a run; `AppendReader` is the server's half.
 
 LARGE_BYTES: Final = 64 * 1024
 _DATA: Final = tag(ai.BidiAppendRequest, "data")
 
 
 class AppendWriter:
-    """In: serialised AgentClientMessages. Out: BidiAppendRequest bodies with rising numbers."""
+    """Input: serialised AgentClientMessages. Output: BidiAppendRequest bodies with rising numbers."""
 
     def __init__(self, request_id: str) -> None:
         self._request_id = request_id
@@ -128,7 +128,7 @@ class AppendWriter:
 
 
 class AppendSyntax(ValueError):
-    """The body is not a BidiAppendRequest, or its hex is none."""
+    """The body is not a BidiAppendRequest, or its hex is invalid."""
 
 
 class AppendOutOfRange(ValueError):
@@ -136,7 +136,7 @@ class AppendOutOfRange(ValueError):
 
 
 class AppendReader:
-    """In: numbered messages in any order. Out: messages in order; a number that was seen before gives nothing."""
+    """Input: numbered messages in any order. Output: messages in order, without repeated numbers."""
 
     def __init__(self, max_ahead: int = 1024) -> None:
         self._next = 0

@@ -1,4 +1,4 @@
-"""Anthropic's Messages: one dialect, assembled from its decoder, encoder, table of errors and token count."""
+"""Anthropic's Messages dialect: decoder, encoder, table of errors and token count."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ _READS_PDFS: Final = find_spec("pypdf") is not None
 
 
 def render_models(models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
-    """The page that was asked for. Without `limit` all models are one page: few clients ask for a second one."""
+    """The requested page. Without `limit` all models are on one page, because few clients request a second page."""
     shown, more = _page(models, query)
     page = {
         "data": [_entry(model, created) for model in shown],
@@ -89,7 +89,7 @@ def _entry(model: ModelInfo, created: int) -> dict[str, object]:
 
 
 def _capabilities(*, images: bool, thinks: bool) -> dict[str, object]:
-    """All of them, as the API demands: one that Cursor does not have is not supported."""
+    """All capabilities, as the API demands; those that Cursor lacks are not supported."""
     yes, no, may_think = {"supported": True}, {"supported": False}, {"supported": thinks}
     return {
         "batch": no,
@@ -114,7 +114,7 @@ def _capabilities(*, images: bool, thinks: bool) -> dict[str, object]:
 
 
 def _count_tokens(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
-    """How large the request is, by the same decoder that would answer it."""
+    """Estimate the size of a request, decoded like a request for an answer."""
     return msgspec.json.encode({"input_tokens": estimate_input(decode(body, headers))})
 
 

@@ -1,10 +1,8 @@
-"""Whether a Messages request asks for a summary in place of an answer (`compaction`, or an edit of
-`context_management` that pauses), what of `context_management` has no effect here, and the answer: one `compaction`
-block, stop reason `compaction`.
-
-An edit that compacts in mid-answer would take two turns for one request: it is named as ignored, as is the clearing of
-old tool results, which Cursor's own state would not follow. Thinking of earlier answers is never sent to Cursor, so to
-clear it changes nothing.
+"""Decodes requests for a summary instead of an answer (`compaction`, or an edit of `context_management` that pauses),
+and encodes the answer: one `compaction` block with the stop reason `compaction`.
+An edit that compacts during an answer would need two turns for one request, so it is reported as ignored. So is the
+clearing of old tool results, which Cursor's own state would not reflect. Earlier thinking is never sent to Cursor, so
+clearing it has no effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +31,9 @@ from ..fields import (
 from .encode import MessagesEncoder, encode_error, message_object, usage_object
 
 COMPACTS: Final = "compaction"
-"""In `request.echo`: the answer is one block."""
+"""Key in `request.echo`: the answer is one block."""
 _TRIGGER: Final = 150_000
-"""Anthropic's default."""
+"""Anthropic's default threshold in tokens."""
 _NO_EFFECT: Final = frozenset({"clear_thinking_20251015"})
 _COMPACT: Final = "compact_20260112"
 _KIND: Final = b'"compaction_delta","content"'
@@ -45,12 +43,12 @@ _json = msgspec.json.Encoder().encode
 
 
 class ContextWish(Struct):
-    """What a request wants done to its context."""
+    """The request's instructions for its context."""
 
     summary: bool = False
     instructions: str = ""
     above: int = 0
-    """Only if the request has more tokens."""
+    """The threshold in tokens for a summary."""
     ignored: list[str] = field(default_factory=list)
 
 
@@ -95,7 +93,7 @@ def _trigger(value: object, at: FieldPath) -> int:
 
 
 def summarised(request: TurnRequest, wish: ContextWish) -> TurnRequest:
-    """The request for a summary, where it is wanted and there is enough to summarise."""
+    """The request for a summary, if the client wants one above its threshold; else the request itself."""
     if not wish.summary or (wish.above and estimate_input(request) < wish.above):
         return request
     asked = asking(request, wish.instructions)
@@ -103,7 +101,7 @@ def summarised(request: TurnRequest, wish: ContextWish) -> TurnRequest:
 
 
 class SummaryBlockEncoder(MessagesEncoder):
-    """One streamed response with one block. It comes as a whole: nobody shows a summary while it is written."""
+    """One streamed response with one block, which is sent as a whole."""
 
     __slots__ = ("_pieces",)
 
@@ -129,7 +127,7 @@ class SummaryBlockEncoder(MessagesEncoder):
                     self._over = True
                     out.append(in_turn.event("error", encode_error(error)[1]))
                 case _:
-                    self._begin(out)  # nothing else belongs to a summary
+                    self._begin(out)  # other events are not part of a summary
         return b"".join(out)
 
     def _end(self, out: list[bytes]) -> None:
@@ -146,7 +144,7 @@ class SummaryBlockEncoder(MessagesEncoder):
 
 
 def render_compaction(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-    """The whole answer, equal to the stream of the same events."""
+    """The whole answer as one message, equal to the stream of the same events."""
     if not reply.text.strip():
         raise no_summary()
     block = {"type": "compaction", "content": reply.text}

@@ -1,9 +1,6 @@
-"""A chat completion request -> TurnRequest, or an error that names the wrong field: which fields are read, accepted
-silently or named as ignored; `n`, `stop`, `stream_options.include_usage`, `response_format`, `reasoning_effort`.
-
-Three tables say what happens to a field without a reader: accepted silently, understood but without effect (listed in
-`ignored` unless it asks for nothing), or unknown (listed, too). Does not know models, backends and limits: whether a
-request can be served is decided elsewhere.
+"""Decodes a chat completion request into a TurnRequest, or raises an error that names the wrong field.
+A field without a reader is accepted silently, known but without effect (listed in `ignored` unless it has its default),
+or unknown (listed, too). Models, backends and limits are unknown here.
 """
 
 from collections.abc import Mapping
@@ -58,7 +55,7 @@ _READ: Final = frozenset(
     }
 )
 _SILENT: Final = frozenset({"user", "metadata", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"})
-"""They do not affect the answer."""
+"""Fields that do not affect the answer."""
 _LEGACY: Final[Mapping[str, object]] = MappingProxyType({LEGACY_FUNCTIONS: True})
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
@@ -114,7 +111,7 @@ def stop_words(value: object) -> tuple[str, ...]:
 
 
 def _check_counts(body: Mapping[str, object]) -> None:
-    """Only one answer, and only text, is possible."""
+    """Refuse requests for several answers or for other output than text."""
     n = body.get("n")
     if n is not None and (isinstance(n, bool) or not isinstance(n, int)):
         raise fields.wrong_type("n", "an integer", n)
@@ -161,7 +158,7 @@ def _output_format(value: object) -> OutputFormat | None:
 
 
 def _effort(body: Mapping[str, object]) -> tuple[str | None, list[str]]:
-    """OpenAI's own field takes precedence over the object that other gateways introduced, whose other keys have no
+    """The effort. OpenAI's own field takes precedence over the object of other gateways, whose other keys have no
     effect."""
     effort = fields.optional_string(body, "reasoning_effort")
     if body.get("reasoning") is None:

@@ -1,7 +1,7 @@
-"""OpenAI's old Completions (`/v1/completions`): one plain prompt in, plain text out, over the errors and models of the
+"""OpenAI's old Completions (`/v1/completions`): one plain prompt, a plain text answer, and the errors and models of the
 chat dialect.
 
-Editors and scripts still call it. The prompt is one user message; there are no tools, no pictures and no history.
+Editors and scripts still call it. The prompt is one user message; there are no tools, images or history.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from ..openai_chat import OpenAIChat
 from ..openai_chat.decode import include_usage, stop_words
 from ..openai_chat.encode import FINISH, encode_error, usage_object
 
-# ---- Events -> text_completion chunks (text, `finish_reason`, the usage chunk, `[DONE]`), and a folded Reply -> one
-# text_completion. Thinking is not shown: this API has no field for it.
+# ---- Encodes events as text_completion chunks (text, `finish_reason`, the usage chunk, `[DONE]`), and a folded Reply
+# as one text_completion. Thinking is not shown: this API has no field for it.
 #
-# Remembered: usage until the end. No call can come: the request has no tools, and what ran elsewhere is not shown.
+# State: usage until the end. There are no calls: the request has no tools, and calls that ran elsewhere are not shown.
 
 _CHOICE: Final = b'"choices":[{"index":0,"logprobs":null,"text":'
 _UNFINISHED: Final = b',"finish_reason":null}]}\n\n'
@@ -58,7 +58,7 @@ class CompletionsEncoder:
                     self._over = True
                     out += (in_turn.data(encode_error(error)[1]), in_turn.DONE)
                 case _:
-                    pass  # nothing else has a place in this API
+                    pass  # this API has no field for other events
         return b"".join(out)
 
     def _finish(self, reason: StopReason, out: list[bytes]) -> None:
@@ -71,7 +71,7 @@ class CompletionsEncoder:
 
 
 def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-    """The whole answer, equal to the stream of the same events."""
+    """The whole answer as one object, equal to the stream of the same events."""
     choice = {"index": 0, "logprobs": None, "text": reply.text, "finish_reason": FINISH[reply.reason]}
     answer: dict[str, object] = {**_identity(meta), "choices": [choice]}
     usage = usage_object(reply.usage)
@@ -84,10 +84,10 @@ def _identity(meta: ResponseMeta) -> dict[str, object]:
     return {"id": f"cmpl-{meta.id}", "object": "text_completion", "created": meta.created, "model": meta.model}
 
 
-# ---- A completion request -> TurnRequest with one user message, or an error that names the wrong field: one prompt
-# only, no `suffix` (filling in the middle), no token arrays.
+# ---- Decodes a completion request into a TurnRequest with one user message, or raises an error that names the wrong
+# field: one prompt only, no `suffix` (filling in the middle), no token arrays.
 #
-# Does not know models, backends and limits.
+# Models, backends and limits are unknown here.
 
 _IDLE: Final[dict[str, fields.Idle]] = {
     "max_tokens": fields.Idle(*fields.WHOLE),

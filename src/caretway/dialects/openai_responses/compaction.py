@@ -1,11 +1,10 @@
-"""Compaction. `POST /v1/responses/compact`: a long conversation as its user's messages and one `compaction` item. The
-answer to a `compaction_trigger` (Codex, where its provider is named OpenAI): one such item, streamed or whole, whatever
-the model said around it; an empty summary is a failure.
-
-The model writes the summary in a turn of its own; the item holds it, and a later request that brings it back gets it as
-text. OpenAI encrypts that item's content. Here it is only wrapped: it is the client's own conversation, and nobody
-else's key would make it safer. Items that OpenAI made cannot be read and are named as ignored. The summary is not shown
-while it is written: a client takes the item as a whole, and counts exactly one.
+"""Compaction. `POST /v1/responses/compact` answers with the user's messages and one `compaction` item. The answer to a
+`compaction_trigger` (Codex, if its provider is named OpenAI) is one such item, streamed or whole. An empty summary is a
+failure.
+The model writes the summary in a separate turn; the item has the summary, and a later request with the item decodes it
+to text. OpenAI encrypts the item's content; here it is only encoded, because it is the client's own conversation. Items
+from OpenAI cannot be read and are reported as ignored. The summary is not streamed while it is written: clients expect
+exactly one whole item.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,11 +30,11 @@ from .tools import echo_of
 _TOOLS: Final = frozenset({"tools", "tool_choice"})
 _json = msgspec.json.Encoder().encode
 _KEPT: Final = "openai_compaction"
-"""In `request.echo`: the user's own messages, which a compaction keeps."""
+"""Key in `request.echo`: the user's own messages, which a compaction keeps."""
 
 
 def decode_compaction(body: object, headers: Mapping[str, str], store: ResponseStore) -> TurnRequest:
-    """The conversation, with the request for a summary as its newest message."""
+    """The conversation, with a request for a summary as its last message."""
     kept: tuple[Mapping[str, object], ...] = ()
     if isinstance(body, dict):
         if optional_bool(body, "stream"):
@@ -47,7 +46,7 @@ def decode_compaction(body: object, headers: Mapping[str, str], store: ResponseS
 
 
 def _said_by_user(body: Mapping[str, object], stored: StoreReader) -> Iterator[Mapping[str, object]]:
-    """The user's messages that say something, as items. What is wrong with the others is told by the decoder."""
+    """The user's messages with content, as items. The decoder reports errors in other items."""
     given, previous = body.get("input"), body.get("previous_response_id")
     if isinstance(previous, str):
         yield from [item for item in stored.chain(previous) or () if _says(item)]
@@ -90,7 +89,7 @@ def _shown(item: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 class SummaryItemEncoder(ResponsesEncoder):
-    """One streamed response with one item."""
+    """One streamed response with a single item."""
 
     __slots__ = ("_pieces",)
 
@@ -117,7 +116,7 @@ class SummaryItemEncoder(ResponsesEncoder):
                 case TurnFailed():
                     self._finish(event, out)
                 case _:
-                    pass  # nothing else belongs to a summary
+                    pass  # other events are not part of a summary
         return b"".join(out)
 
     def _summarised(self, end: TurnPaused | TurnEnded, out: list[bytes]) -> TurnPaused | TurnEnded | TurnFailed:
@@ -133,7 +132,7 @@ class SummaryItemEncoder(ResponsesEncoder):
 
 
 def render_triggered(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: ResponseStore) -> bytes:
-    """The whole answer: the very object that ends the stream of the same events."""
+    """The whole answer, equal to the object that ends the stream of the same events."""
     if not reply.text.strip():
         raise no_summary()
     echo, output = echo_of(request), [_item(reply.text, meta)]

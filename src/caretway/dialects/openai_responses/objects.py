@@ -1,7 +1,7 @@
 """The JSON of the response object and its items, for streams and whole answers: ids, usage, `incomplete_details`, error
-codes that Codex retries on, the text of a custom tool's call.
+codes that Codex retries, the text of a custom tool's call.
 
-Ids come from the response's id and the item's place in the output, so both forms of an answer name things alike.
+Ids consist of the response's id and the item's index in the output, so both forms of an answer have equal ids.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ INCOMPLETE: Final[dict[StopReason, str]] = {
 _FAILED_CODES: Final[dict[ErrorKind, str]] = {
     ErrorKind.RATE_LIMITED: "rate_limit_exceeded",
 }
-"""A stream has no HTTP status, and Codex decides by OpenAI's own codes whether to retry."""
+"""Codes in a stream, which has no HTTP status: Codex decides by OpenAI's own codes whether to retry."""
 
 
 def response_id(meta: ResponseMeta) -> str:
@@ -63,8 +63,8 @@ def reasoning_item(name: str, parts: Sequence[Mapping[str, object]]) -> dict[str
 
 
 def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments: str) -> dict[str, object]:
-    """`arguments` is what the client reads: JSON text for a function, free text for a custom tool. A search has the
-    value itself."""
+    """`arguments` has the client's form: JSON text for a function, free text for a custom tool. A search gets the
+    parsed value."""
     item: dict[str, object] = {"id": name, "call_id": call_id, "status": status}
     if tool.kind == "search":
         return item | {"type": "tool_search_call", "execution": "client", "arguments": _value(arguments)}
@@ -77,7 +77,7 @@ def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments
 
 
 def free_text(arguments: str) -> str:
-    """What a model wrote for a custom tool. If it is not the expected single string, all of it is the text."""
+    """The text for a custom tool. Arguments other than the expected single string count as text as a whole."""
     value = _value(arguments)
     text = value.get(FREE_TEXT) if isinstance(value, dict) else None
     return text if isinstance(text, str) else arguments
@@ -157,8 +157,8 @@ def failure(error: GatewayError) -> dict[str, object]:
 
 
 def usage_object(usage: Usage | None) -> Mapping[str, object] | None:
-    """The known figures under this API's names. None unless both totals are known: clients need both. The API has no
-    way to leave a detail out: one that is not known is zero, as it is for a model that has no such tokens."""
+    """The known figures under this API's names. None unless both totals are known, because clients need both. The API
+    cannot omit a detail, so an unknown detail is zero."""
     if usage is None or usage.input_tokens is None or usage.output_tokens is None:
         return None
     return {
