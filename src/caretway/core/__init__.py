@@ -1,1 +1,1 @@
-"""The shared vocabulary: values and Protocols. No I/O, and no imports from other rooms."""
+"""Shared values and Protocols. No I/O, and no imports from other packages."""

@@ -1,4 +1,4 @@
-"""Which addresses are public: for requests that somebody else's data names. Pure."""
+"""Decides whether an address is public, for URLs from foreign data. Pure."""
 
 import ipaddress
 from typing import Final
@@ -7,7 +7,7 @@ _UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC: Final = tuple(
     ipaddress.ip_network(block)
     for block in (
-        "192.0.0.0/24",  # protocol assignments, the whole of it
+        "192.0.0.0/24",  # protocol assignments, all of them
         "192.88.99.0/24",  # relays of 6to4
         "2001::/23",  # protocol assignments; Teredo wraps an IPv4 address
         "2001:db8::/32",  # documentation
@@ -18,10 +18,9 @@ _NOT_PUBLIC: Final = tuple(
 
 
 def is_public(address: str) -> bool:
-    """False also for what is no address. Python's `is_global` is a list of what is reserved, and lets pass what only
-    wraps another address or leads inside: translation prefixes (NAT64), 6to4, IPv4 inside IPv6, site-local, multicast.
-    Here it is the other way round: of IPv6 only global unicast counts, and of that nothing that stands for something
-    else."""
+    """Whether a text is a public address; False if it is no address. Python's `is_global` excludes reserved ranges, but
+    accepts addresses that wrap another address or are internal: NAT64, 6to4, IPv4 inside IPv6, site-local, multicast.
+    So of IPv6 only global unicast counts here, without ranges that wrap other addresses."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

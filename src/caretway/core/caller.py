@@ -1,7 +1,5 @@
-"""Who asks: the gateway key by its name, and the client by a short name from its user agent (bounded, safe in a log
-line). Pure.
-
-The name of a client is a hint for people: the sender chooses it.
+"""The caller of a request: the name of its gateway key, and a short client name from its user agent (bounded, safe in a
+log line). Pure. The sender chooses the client name, so it is only a hint.
 """
 
 import re
@@ -11,10 +9,10 @@ from typing import Final
 from msgspec import Struct
 
 MAX_AGENT_CHARS: Final = 200
-"""What of a user agent is looked at."""
+"""Characters of a user agent that are read."""
 MAX_CLIENT_CHARS: Final = 32
 _PRODUCT: Final = re.compile(r"([A-Za-z0-9._-]+)(?:/([A-Za-z]+)(?=[ /]|$))?")
-"""The first product; some SDKs name their language where the version belongs."""
+"""The first product; some SDKs have their language in place of the version."""
 _NAMES: Final = {
     "claude-cli": "claude-code",
     "codex_cli_rs": "codex",
@@ -27,14 +25,14 @@ _NAMES: Final = {
     "asyncopenai-python": "openai-python",
     "asyncanthropic-python": "anthropic-python",
 }
-"""Products whose users know them by another name."""
+"""Product names in user agents -> their usual names."""
 
 
 class Caller(Struct, frozen=True, gc=False):
     key: str = ""
-    """The name of the gateway key that was sent, never the key; empty when no key is asked for."""
+    """The name of the gateway key, never the key itself; empty if no key is needed."""
     client: str = ""
-    """`opencode`, `claude-code`, `openai-python` ...; empty when it does not say."""
+    """`opencode`, `claude-code`, `openai-python` ...; empty if unknown."""
 
 
 NOBODY: Final = Caller()
@@ -57,5 +55,5 @@ def _caller(key: str, agent: str) -> Caller:
 
 
 def caller_of(key: str, agent: str) -> Caller:
-    """A few callers make nearly all requests. What strangers make up is dropped again."""
+    """The caller, from a bounded cache: a few callers make nearly all requests."""
     return _caller(key, agent[:MAX_AGENT_CHARS])

@@ -1,7 +1,6 @@
-"""Counts the values and levels of a JSON text before it is decoded, so that a decoder cannot block the process:
-millions of tiny values, numbers with thousands of digits. Pure, at the speed of `bytes.translate`.
-
-A decoder makes an object of every value, in one step that cannot be interrupted; ten million empty lists take thirty
+"""Counts the values and levels of a JSON text before it is decoded, so that millions of tiny values or numbers with
+thousands of digits cannot block the process. Pure, at the speed of `bytes.translate`.
+A decoder creates an object for every value, in one step that cannot be interrupted; ten million empty lists take thirty
 seconds. The cheap bounds may be too high, when strings contain brackets and commas, but never too low.
 """
 
@@ -15,7 +14,7 @@ MAX_VALUES: Final = 50_000
 """The limit for texts that are decoded during a turn: arguments of a call, an answer that must be JSON."""
 MAX_DIGITS: Final = 1_024
 MAX_LEVELS: Final = 256
-"""Of a call's arguments: four times what is allowed for a body. Decoders give up at about 1,000."""
+"""Levels of a call's arguments: four times the limit of a body. Decoders fail at about 1,000."""
 _STRIDE: Final = 64
 _LONG: Final = b"0" * (MAX_DIGITS // _STRIDE - 1)
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
@@ -24,11 +23,11 @@ _BACKSLASH: Final = b"\\"
 _BEFORE: Final = b",[{"
 _NO_BRACKETS: Final = bytes(sorted(set(range(256)) - set(b"[]{}")))
 _LEAST: Final = 2
-"""Characters that a value takes, separator included."""
+"""Minimum characters of a value, including the separator."""
 
 
 def crowded(text: str | bytes, limit: int = MAX_VALUES) -> bool:
-    """True when there may be more values than that, or numbers that are too long."""
+    """Whether a text may have more than `limit` values, or numbers that are too long."""
     if len(text) < _LEAST * limit:
         return False
     if isinstance(text, str):
@@ -39,15 +38,15 @@ def crowded(text: str | bytes, limit: int = MAX_VALUES) -> bool:
 
 
 def has_long_numbers(text: str | bytes) -> bool:
-    """True when there may be a number of a thousand digits, which is slow to decode. Checks every 64th character; the
-    digits may be in a string."""
+    """Whether a text may have a number of a thousand digits, which is slow to decode. Checks every 64th character; the
+    digits may also be in a string."""
     seen = text[::_STRIDE]
     return _LONG in (seen.encode("ascii", "replace") if isinstance(seen, str) else seen).translate(_AS_ZEROS)
 
 
 def most_values(text: bytes) -> int:
-    """How many values this JSON begins, counted in steps that do not block other threads. What is left without the
-    characters before values is measured: one pass for all three, three times as fast as `bytes.count` for each."""
+    """An upper bound of the values, counted in steps that do not block other threads. Deletes the three characters that
+    precede values and compares lengths, which is three times as fast as three `bytes.count`."""
     left = sum([len(text[at : at + _SLICE].translate(None, _BEFORE)) for at in range(0, len(text), _SLICE)])
     return len(text) - left
 
@@ -61,7 +60,7 @@ def structures(body: bytes, size: int = _SLICE) -> Iterator[bytes]:
     while at < len(body):
         text = body[at : at + size]
         if (len(text) - len(text.rstrip(_BACKSLASH))) % 2 and at + len(text) < len(body):
-            text = text[:-1]  # a slice does not end between a backslash and what it escapes
+            text = text[:-1]  # a slice does not end after an escaping backslash
         at += len(text)
         pieces = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         yield b" ".join(pieces[1 if inside else 0 :: 2])
@@ -69,12 +68,12 @@ def structures(body: bytes, size: int = _SLICE) -> Iterator[bytes]:
 
 
 def count_values(text: bytes) -> int:
-    """Exact, except for one too many for each empty list and object."""
+    """The number of values, plus one for each empty list or object."""
     return 1 + sum(most_values(structure) for structure in structures(text))
 
 
 def nested_deeply(text: str) -> bool:
-    """True when more than MAX_LEVELS lists and objects are open at once. Most texts have no more opening brackets."""
+    """Whether lists and objects nest more than MAX_LEVELS deep. Fast for most texts, which have fewer brackets."""
     if len(text) <= MAX_LEVELS or text.count("[") + text.count("{") <= MAX_LEVELS:
         return False
     level = 0
@@ -86,8 +85,8 @@ def nested_deeply(text: str) -> bool:
     return False
 
 
-# ---- When two JSON texts mean the same: key order, white space, escapes, and 1.0 as 1. For call arguments that clients
-# write again, and for the loop guard.
+# ---- The canonical form of JSON texts, which ignores key order, white space, escapes, and 1.0 or 1. For call arguments
+# that clients serialise again, and for the loop guard.
 #
 # Clients parse a call's arguments and serialise them again before they send them back: keys move, white space and
 # escapes change, and JavaScript turns 1.0 into 1.
@@ -99,7 +98,7 @@ _EXACT: Final = 2.0**53
 def _number(literal: str) -> float:
     value = float(literal)
     if isinf(value):
-        raise ValueError("out of range")  # two numbers that are both too large are not the same number
+        raise ValueError("out of range")  # two numbers out of range may differ
     return int(value) if value.is_integer() and abs(value) <= _EXACT else value
 
 
@@ -107,8 +106,8 @@ _DECODER: Final = msgspec.json.Decoder(float_hook=_number)
 
 
 def canonical_json(text: str) -> str:
-    """The canonical spelling. An empty text means an empty object. Text that is not JSON, or that would take too long
-    to read, is only stripped."""
+    """The canonical form of a JSON text; an empty text counts as `{}`. A text that is not JSON, or that is too slow to
+    decode, is only stripped."""
     text = text.strip()
     if crowded(text):
         return text

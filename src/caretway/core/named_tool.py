@@ -1,5 +1,5 @@
-"""A tool that a request demands by name: a call of another one is rejected with the name of the demanded tool, twice in
-a run; after that the run is given up, with a note for the client. Pure."""
+"""A tool that a request demands by name: calls of other tools are rejected with its name, twice in a run; after that
+the run is given up, with a note for the client. Pure."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from .events import Note
 
 NOTE_KEY: Final = "tool_choice"
 REJECTIONS: Final = 2
-"""In one run. A third rejection would not help the model."""
+"""Rejections per run. A third rejection would not help the model."""
 
 
 class NamedTool(Struct, gc=False):
@@ -19,7 +19,7 @@ class NamedTool(Struct, gc=False):
     """Calls of other tools."""
 
     def rejects(self, name: str) -> bool:
-        """A call of this tool may not reach the client. It is counted."""
+        """Whether a call of `name` must be rejected; counts the rejection."""
         if self.name in ("", name):
             return False
         self.rejected += 1
@@ -40,7 +40,7 @@ class NamedTool(Struct, gc=False):
         return Note(NOTE_KEY, f"the request demands a call of the tool `{self.name}`; the model called others {times}")
 
     def next_step(self, name: str) -> None:
-        """The demanded call was made and answered. Now this one is demanded; empty: the model goes on as it likes."""
+        """The demanded call was answered. From now on `name` is demanded; empty: no tool."""
         self.name, self.rejected = name, 0
 
 

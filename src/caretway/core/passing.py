@@ -1,5 +1,5 @@
-"""What rooms say to each other about a request that another gateway may have to answer: the request as it came, who
-asks, where its turn lives, and what a relay needs of a response's writer. Values and Protocols only.
+"""Values and Protocols for requests that another gateway of a cluster may have to answer: the request, its caller, the
+holder of its turn, and the writer of a relayed response.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,23 +8,23 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 HOP: Final = "x-caretway-hop"
-"""The header of a request that was passed on, and of the refusal of one."""
+"""The header of a forwarded request, and of its refusal."""
 CHALLENGE: Final = "x-caretway-challenge"
 """The header of the first request on a connection between gateways, and of its answer."""
 
 
 class Asker(Struct, frozen=True):
-    """Whom the first gateway let in."""
+    """The caller that the first gateway admitted."""
 
     key: str = ""
     """The name of the gateway key."""
     agent: str = ""
     owner: str = ""
-    """Whose stored responses may be used."""
+    """The owner of the stored responses that the request may use."""
 
 
 class Visit(Struct, frozen=True):
-    """A request that another gateway let in and passed on."""
+    """A request that another gateway admitted and forwarded."""
 
     asker: Asker
     came_from: str
@@ -34,7 +34,7 @@ class Visit(Struct, frozen=True):
 
 
 class PassedRequest(Struct, frozen=True):
-    """A request as it came."""
+    """A request as the client sent it."""
 
     method: str
     target: str
@@ -50,19 +50,19 @@ class PassedRequest(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """Where the turn of a ticket lives."""
+    """The gateway (replica) and the id of the turn of a ticket."""
 
     replica: str
     sid: str
 
 
 class RelayWriter(Protocol):
-    """A response that is written as another gateway gives it."""
+    """The writer of a response that is relayed from another gateway."""
 
     blocked: bool
 
     def relay(self, status: int, headers: Iterable[tuple[bytes, bytes]], length: int | None) -> None:
-        """The head. `length`: of the body, where it is known."""
+        """Write the head. `length`: the body's length, if known."""
         ...
 
     def write(self, data: bytes) -> None: ...
@@ -75,31 +75,31 @@ class RelayWriter(Protocol):
 
 
 class Elsewhere(Protocol):
-    """The other gateways of a cluster, for one of them."""
+    """The other gateways of a cluster, as one gateway sees them."""
 
     @property
     def id(self) -> str:
-        """This one's."""
+        """The id of this gateway."""
         ...
 
     @property
     def draining(self) -> bool:
-        """Whether it stops soon and begins nothing that another gateway could begin."""
+        """Whether this gateway stops soon and leaves new turns to other gateways."""
         ...
 
     def meet(self, challenge: str) -> str:
-        """The answer to a challenge. Raises GatewayError where it is not another gateway's."""
+        """The answer to a challenge. Raises GatewayError if the challenge is not from another gateway."""
         ...
 
     def visit(self, method: str, target: str, headers: Mapping[str, str]) -> Visit:
-        """Who passed this request on, and for whom. Raises GatewayError where that is not proven."""
+        """The gateway that forwarded a request, and its caller. Raises GatewayError without proof."""
         ...
 
     async def lookup(self, made: Held, request: PassedRequest, writer: RelayWriter) -> bool:
-        """Whether the gateway that made this response has answered a question about it."""
+        """Let the gateway that made a response answer a lookup. True if it has answered."""
         ...
 
     async def answer(self, held: Sequence[Held], request: PassedRequest, writer: RelayWriter) -> str | None:
-        """None: another gateway has answered. Otherwise it is to be answered here, and the text says why its turn
-        cannot be resumed; empty: there is nothing to say."""
+        """Let the turn's gateway answer. None if it has answered; otherwise answer here. The text then says why the
+        turn cannot be resumed; it may be empty."""
         ...

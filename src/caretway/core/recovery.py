@@ -1,11 +1,11 @@
-"""What to do when a run is lost: hand the calls over, the same run from its checkpoint, a fresh run, or give up, and
-why; one retry budget. Pure. How long to wait before the next attempt (backoff) is in `backends/agent/run_life.py`.
+"""Decides what to do after a lost run: hand the calls over, continue the run from its checkpoint, start a fresh run, or
+give up. Pure. `backends/agent/run_life.py` has the backoff.
 
-Recovery is a ladder of steps: the situation goes in, the next step (rung) and its reason come out. From the cheapest to
-the last: let the client run the calls that it has; continue the same run from its last checkpoint; send the whole
-history, results included, to a fresh run; end with an error. A call that the client has seen is never shown again, so a
-rung that might do that is skipped. The retry budget belongs to one request. Every reopened run uses it, whatever the
-reason; progress renews it.
+Recovery is a ladder of steps; the input is the situation, the output is the next step (rung) with its reason. The
+rungs: let the client run the calls that it has; continue the same run from its last checkpoint; send the whole history,
+including results, to a fresh run; end with an error. A call that the client has seen is never shown again, so a rung
+that might do that is skipped. The retry budget belongs to one request. Every reopened run uses it, whatever the reason;
+progress renews it.
 """
 
 from enum import Enum
@@ -18,32 +18,32 @@ RETRY_BUDGET: Final = 2
 
 
 class Cause(Enum):
-    """Why an attempt is over. The value is the label in `/metrics` and in the log."""
+    """Why an attempt has ended. The value is the label in `/metrics` and in the log."""
 
     CUT = "cut"
     """The connection broke, or the stream ended before the turn did."""
     SILENT = "silent"
-    """Nothing arrived any more."""
+    """No more data arrived."""
     STALLED = "stalled"
-    """Only heartbeats arrived, and no progress."""
+    """Only heartbeats arrived, no progress."""
     REFUSED = "refused"
     """Cursor ended the run with a temporary error."""
     TOKEN = "token"  # noqa: S105  # a reason, not a secret
-    """Cursor did not accept the token; there is a newer one."""
+    """Cursor did not accept the token, and there is a newer token."""
     DIVERGED = "diverged"
     """The new attempt does not repeat what the client already has."""
     SHAPE = "shape"
-    """Cursor may not have understood which model is meant; it is asked for in another way."""
+    """Cursor may not have recognised the model, so the next attempt names it in another form."""
     SCHEMA = "schema"
-    """The model's maker may not take the tools' schemas; simpler ones are sent."""
+    """The model's vendor may refuse the tools' schemas, so the next attempt sends simpler schemas."""
     INCOMPLETE = "incomplete"
     """A part of the stored conversation is missing."""
     STALE = "stale"
-    """Cursor refuses to go on with the conversation, and may take its history under a new id."""
+    """Cursor refuses to continue the conversation, but may accept its history under a new id."""
     UNHEARD = "unheard"
-    """The stream ended without a message: a passing fault, or a host that does not serve this account."""
+    """The stream ended without a message: a temporary fault, or a host that does not serve this account."""
     HOST = "host"
-    """The host does not serve this account, and Cursor named another one."""
+    """The host does not serve this account, and Cursor named another host."""
 
 
 class Rung(Enum):
@@ -55,34 +55,34 @@ class Rung(Enum):
 
 
 BROKEN: Final = frozenset({Cause.CUT, Cause.SILENT, Cause.STALLED, Cause.UNHEARD})
-"""Causes that put the connection in doubt: the next attempt gets one of its own."""
+"""Causes that put the connection in doubt: the next attempt gets its own connection."""
 _NO_WAY_BACK: Final = frozenset({Cause.DIVERGED, Cause.INCOMPLETE, Cause.STALE})
 _LONG: Final = frozenset({Cause.SILENT, Cause.STALLED})
 
 
 class Loss(Struct, frozen=True):
-    """What is known when an attempt is lost."""
+    """The situation after a lost attempt."""
 
     cause: Cause
     reopened: int = 0
-    """Runs that were opened again for this request since the last progress."""
+    """Runs that were reopened for this request since the last progress."""
     budget: int = RETRY_BUDGET
     visible: bool = False
-    """The client has seen something of this response."""
+    """Whether the client has seen a part of this response."""
     calls_out: bool = False
-    """It has whole calls of this response."""
+    """Whether the client has whole calls of this response."""
     call_open: bool = False
-    """It has a part of a call."""
+    """Whether the client has a part of a call."""
     results_given: bool = False
-    """This response began with tool results."""
+    """Whether this response began with tool results."""
     worked_here: bool = False
-    """Tools that change something ran in the gateway: a fresh run would not know about them."""
+    """Whether tools with side effects ran in the gateway, which a fresh run would run again."""
     repeatable: bool = True
-    """The output since the checkpoint is remembered, so it can be left out the second time."""
+    """Whether the output since the checkpoint is recorded, so that its repetition can be dropped."""
     waited: bool = False
-    """A long wait was already repeated once for this request."""
+    """Whether a long wait was already repeated once for this request."""
     before: Cause | None = None
-    """Why the attempt before this one was lost, if it was this turn's."""
+    """Why this turn's previous attempt was lost, if there was one."""
 
 
 class Step(Struct, frozen=True):

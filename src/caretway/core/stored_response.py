@@ -1,5 +1,5 @@
-"""A finished response of the Responses API as it is stored, between its dialect and the file that keeps it. Values
-only; nobody here reads the JSON.
+"""A stored response of the Responses API, shared by the dialect and the response file. Values only; the JSON is opaque
+here.
 """
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ class StoredResponse(Struct, frozen=True, gc=False):
     body: bytes
     """The response object as it was sent."""
     input: bytes
-    """The items this response was asked with, every one with an id; without those of earlier responses."""
+    """The input items of its request, each with an id, without items of earlier responses."""
     previous: str | None = None
     item_ids: tuple[str, ...] = ()
 

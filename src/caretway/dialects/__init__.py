@@ -1,8 +1,8 @@
-"""Public APIs, one folder each: they translate between an API and core. A dialect is pure: ids and times are arguments,
-and nothing is awaited.
+"""Public APIs, one folder each, translated to and from core. A dialect is pure: ids and times are arguments, and
+nothing is awaited.
 
 `decode` reads the raw body, which is not used after that; `Encoder` makes the stream's bytes; `render` makes the whole
-answer from the same events, folded. What a decoder understood but cannot honour goes into `request.ignored`.
+answer from the same events, folded. Known fields without effect go into `request.ignored`.
 
 A dialect declares its paths and operations for dispatch and `/openapi.json`. Paths stand below the base URL
 (`/chat/completions`); the server decides about prefixes. A path may hold parameters: `{id}` is one segment, `{id:path}`
@@ -30,20 +30,20 @@ class Operation(Struct, frozen=True):
     """One method of one path."""
 
     id: str
-    """Unique. Of a dialect: a key of its `lookups`, unless the operation is a turn."""
+    """Unique; also the key in the dialect's `lookups`, unless the operation is a turn."""
     summary: str
     answers: str
-    """What a 200 brings, in words."""
+    """A description of the answer with status 200."""
     schema: str = ANY_OBJECT
-    """Of the answer, by its name in `api/openapi.py`; empty: it is plain text."""
+    """Schema of the answer, by its name in `api/openapi.py`; empty: plain text."""
     body: str = ""
     """Schema of the request's body; empty: none."""
     error: str = "OpenAIError"
     """Schema of an error."""
     turn: bool = False
-    """The model is asked: the answer may be a stream and takes one of the `max_concurrent` places."""
+    """Whether a model answers: the answer may be a stream and takes one of the `max_concurrent` places."""
     links: tuple[str, ...] = ()
-    """Operations on what this one made, by its `id`."""
+    """Ids of operations on the created object."""
 
 
 class DialectRoute(Struct, frozen=True):
@@ -51,13 +51,13 @@ class DialectRoute(Struct, frozen=True):
 
     path: str
     operations: Mapping[str, Operation]
-    """By method."""
+    """Method -> operation."""
     websocket: bool = False
-    """The turns of this path may also be asked for over a WebSocket."""
+    """Whether turns of this path may also be requested over a WebSocket."""
 
 
 class ResponseMeta(Struct, frozen=True, gc=False):
-    """What an answer needs beside its events."""
+    """The facts that an answer needs in addition to its events."""
 
     id: str
     """Random and unique, without a dialect's prefix."""
@@ -72,31 +72,32 @@ class Encoder(Protocol):
 
     @property
     def keep_alive(self) -> bytes:
-        """What to send while upstream is silent; harmless to every client. Read each time."""
+        """The bytes to send while upstream is silent, harmless to every client. Read it before each use."""
         ...
 
     def feed(self, events: Sequence[Event]) -> bytes:
-        """The bytes for these events: one write. After a terminal event the stream is complete, end marker included."""
+        """The bytes for these events, for one write. After a terminal event the stream is complete, including its end
+        marker."""
         ...
 
 
 class Dialect(Protocol):
     name: str
     routes: tuple[DialectRoute, ...]
-    """Its paths. What is below the first segment of one is answered in this API's words, if only by an error."""
+    """Its paths. Unknown paths below their first segments get errors in this API's form."""
     lookups: Mapping[str, Lookup]
     """The operations that need no turn (a token count, a stored object), by their id."""
     mark: str
-    """A header that only this API's clients send, in lower case; empty: there is none."""
+    """A header that only this API's clients send, in lower case; empty if there is none."""
     repeats: int
-    """How often a stream repeats every word, its end included. The more often, the shorter an answer must be."""
+    """How often a stream repeats each word, including its end. It divides the length limit of an answer."""
 
     def recalls(self, body: bytes) -> bool:
-        """True when a body may refer to large earlier responses. (`decode` then runs aside.)"""
+        """Whether a body may refer to large earlier responses. (`decode` then runs in a thread.)"""
         ...
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
-        """The parsed JSON body -> a request, or GatewayError(BAD_REQUEST | UNSUPPORTED). Header names: lower case."""
+        """Decode the parsed JSON body. Raises GatewayError(BAD_REQUEST | UNSUPPORTED). Header names: lower case."""
         ...
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder: ...
@@ -110,8 +111,7 @@ class Dialect(Protocol):
         ...
 
     def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
-        """The model list, as this API's clients read it. `created`: unix seconds. `query`: which page, where the API
-        has pages."""
+        """The model list in this API's form. `created`: unix seconds. `query`: the page, if the API has pages."""
         ...
 
     def render_model(self, model: ModelInfo, created: int) -> bytes: ...
@@ -119,8 +119,8 @@ class Dialect(Protocol):
 
 @runtime_checkable
 class ServesSockets(Protocol):
-    """A dialect whose turns may be asked for over a WebSocket."""
+    """A dialect whose turns may be requested over a WebSocket."""
 
     def forget(self, connection: str) -> None:
-        """The connection is closed, and what was kept for it alone is not needed any more."""
+        """Drop the data of a closed connection."""
         ...

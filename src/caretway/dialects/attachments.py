@@ -1,7 +1,5 @@
-"""Images and files in a request's body. Images as `data:` URLs -> bytes: which types, strict base64 (a damaged or empty
-image is an error), large ones in steps; an http URL is refused with a hint, fetching is `api/images.py`. Files -> text:
-which are text (by what they hold), what is refused (PDF, files that are stored or fetched elsewhere).
-
+"""Decodes images and files in a request's body. Images are `data:` URLs with strict base64; http URLs are refused with
+a hint (`api/images.py` fetches them). Text files become text; PDF and files that are stored elsewhere are refused.
 The declared type of an image is trusted; the image itself is not examined.
 """
 
@@ -15,17 +13,17 @@ from .fields import At, FieldPath, invalid_value, needed_string, optional_string
 _TYPES: Final[dict[str, str]] = {
     "image/png": "image/png",
     "image/jpeg": "image/jpeg",
-    "image/jpg": "image/jpeg",  # not a registered type, and still what many clients write
+    "image/jpg": "image/jpeg",  # unregistered, but many clients write it
     "image/gif": "image/gif",
     "image/webp": "image/webp",
 }
 _SUPPORTED: Final = "PNG, JPEG, GIF and WebP images are supported"
 _SLICE: Final = 2**20
-"""Characters that are decoded in one step: the decoder holds the interpreter. A multiple of four."""
+"""Characters per decoding step, because the decoder blocks other threads. A multiple of four."""
 
 
 def decode_image_url(url: str, param: At) -> Image:
-    """`data:image/png;base64,...` -> Image. Anything else is an error that says what to send instead."""
+    """`data:image/png;base64,...` -> Image. Raises an error with a remedy for any other URL."""
     head, comma, payload = url.partition(",")
     scheme, colon, rest = head.partition(":")
     scheme = scheme.strip().lower() if colon else ""
@@ -46,7 +44,7 @@ def decode_image_url(url: str, param: At) -> Image:
 
 
 def image_type(declared: str, param: At) -> str:
-    """The registered name of a type that is supported."""
+    """The registered name of a supported type."""
     mime_type = _TYPES.get(declared.strip().lower())
     if mime_type is None:
         raise invalid_value(param, f"{_SUPPORTED}, not {declared[:60] or 'data without a type'!r}.")
@@ -54,7 +52,7 @@ def image_type(declared: str, param: At) -> str:
 
 
 def decode_base64_image(payload: str, mime_type: str, param: At) -> Image:
-    """Strict: a damaged image is an error here, not a problem for the model."""
+    """Strict: a damaged image is an error here, not at the model."""
     try:
         data = decode_base64(payload)
     except ValueError as error:
@@ -65,7 +63,7 @@ def decode_base64_image(payload: str, mime_type: str, param: At) -> Image:
 
 
 def decode_base64(payload: str) -> bytes:
-    """Strict, and a large one in steps. ValueError when it is damaged."""
+    """Decode strictly, in steps. Raises ValueError if the text is damaged."""
     if len(payload) <= _SLICE:
         return binascii.a2b_base64(payload, strict_mode=True)
     pieces: list[bytes] = []

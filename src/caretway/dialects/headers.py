@@ -1,7 +1,7 @@
-"""Our own request headers, in every dialect: `x-caretway-session` (auto, fresh, required), `x-caretway-workspace`,
-`x-caretway-mcp`; a wrong value is an error. And where clients name their own conversation: headers, `metadata.user_id`.
-
-The gateway adds a few of its own (`OWNER` and those below it), with a colon in front: no client can send such a name.
+"""The gateway's request headers in every dialect: `x-caretway-session` (auto, fresh, required), `x-caretway-workspace`,
+`x-caretway-mcp`; an invalid value is an error. Also the clients' names for their conversation, in headers and
+`metadata.user_id`.
+The gateway adds internal headers (`OWNER`, `SOCKET`) whose names begin with a colon, so no client can send them.
 """
 
 import re
@@ -12,13 +12,13 @@ from ..core.request import SessionMode
 from .fields import invalid_value
 
 OWNER: Final = ":owner"
-"""Whose request it is: its key, by an id that no other key will have. Absent where no key is asked for."""
+"""The owner of the request: the unique id of its key. Absent if no key is needed."""
 SOCKET: Final = ":socket"
-"""The request is a message on this WebSocket."""
+"""The WebSocket of a request that is a message on it."""
 
 
 def owners(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """Whose stored responses this request may use: those of its key, and those of its own connection."""
+    """The owners whose stored responses this request may use: its key, and its connection."""
     key = headers.get(OWNER, "")
     return (key, headers[SOCKET]) if SOCKET in headers else (key,)
 
@@ -38,14 +38,14 @@ def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
 
 _HINTS: Final = (
     "x-claude-code-session-id",
-    "thread-id",  # Codex; its sub-agents have one each
-    "session-id",  # Codex; its sub-agents have that of the first agent
+    "thread-id",  # Codex; each sub-agent has its own
+    "session-id",  # Codex; sub-agents have the first agent's
     "session_id",  # Codex before 0.120
     "x-opencode-session",
     "x-session-id",  # OpenCode with a provider of its own
     "agent-session-id",  # goose
 )
-"""Headers in which clients name their own conversation. A name is a hint: it never resumes anything."""
+"""Headers with the clients' names for their conversation. A name is a hint and never resumes a turn."""
 _HINT_NAMES: Final = frozenset(_HINTS)
 MAX_HINT: Final = 128
 MAX_USER_ID: Final = 512
@@ -63,7 +63,7 @@ _OF_CLAUDE_CODE: Final = re.compile(r'(?:"session_id":\s*"|_session_)([0-9A-Za-z
 
 
 def session_in_user_id(metadata: object) -> str:
-    """Claude Code's session, as it stands in `metadata.user_id`: in JSON, before 2.1 at the end of one word."""
+    """Claude Code's session in `metadata.user_id`: in JSON, or before 2.1 as a suffix."""
     given = metadata.get("user_id") if isinstance(metadata, dict) else None
     found = _OF_CLAUDE_CODE.search(given[-MAX_USER_ID:]) if isinstance(given, str) else None
     return found[1] if found else ""
@@ -81,7 +81,7 @@ _SWITCH: Final = {
 
 
 def bridge(headers: Mapping[str, str]) -> bool | None:
-    """Whether the gateway's MCP tools are wanted. None: its setting decides."""
+    """Whether to offer the gateway's MCP tools. None: the gateway's setting decides."""
     given = headers.get("x-caretway-mcp")
     value = given.strip().lower() if given else ""
     if not value:

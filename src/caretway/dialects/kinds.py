@@ -1,8 +1,8 @@
-"""What a request is for, as far as its client tells: the conversation itself, its title, a summary of it, a sub-agent's
-work. For accounting alone: nothing is answered differently.
+"""The purpose of a request: the conversation itself, its title, its summary, or a sub-agent's work. Only for
+accounting: it does not change the answer.
 
-Codex, Claude Code and OpenCode mark sub-agents, and Codex its summaries. Others are known by the first words of the
-client's own prompt; if these change, the request counts as a turn.
+Codex, Claude Code and OpenCode mark sub-agents, and Codex its summaries. Other requests are recognised by the first
+words of the client's prompt; if these change, the request counts as a turn.
 """
 
 import re
@@ -19,7 +19,7 @@ SUBAGENT: Final = "subagent"
 _CODEX_SUBAGENT: Final = "x-openai-subagent"
 _CODEX_TURN: Final = "x-codex-turn-metadata"
 _SUBAGENTS: Final = frozenset((_CODEX_SUBAGENT, "x-claude-code-agent-id", "x-parent-session-id"))
-"""Headers that requests of sub-agents alone have; the last is OpenCode's."""
+"""Headers that only sub-agents send; the last is OpenCode's."""
 _COMPACTS: Final = re.compile(r'"request_kind":\s*"compaction"')
 _MAX_METADATA: Final = 4096
 _INSTRUCTIONS: Final = {
@@ -32,7 +32,7 @@ _COMPACT: Final = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."  # 
 def kind_of_request(
     messages: Sequence[Message], tools: Sequence[ToolSpec], headers: Mapping[str, str], metadata: object = None
 ) -> str:
-    """`metadata`: Codex's `client_metadata`, which is all that it sends of this over a WebSocket."""
+    """`metadata`: Codex's `client_metadata`, which replaces the headers over a WebSocket."""
     codex = metadata if isinstance(metadata, dict) else {}
     header = codex.get(_CODEX_TURN) or headers.get(_CODEX_TURN)
     if isinstance(header, str) and _COMPACTS.search(header[:_MAX_METADATA]):

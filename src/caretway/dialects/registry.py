@@ -9,6 +9,6 @@ from .openai_responses.store import ResponseArchive
 
 
 def dialects(shelf: ResponseArchive | None = None) -> tuple[Dialect, ...]:
-    """The first one is also used where no dialect applies. `shelf`: where stored responses outlive the process."""
+    """All dialects; the first is the default. `shelf`: the archive of stored responses that outlives the process."""
     store = ResponseStore(shelf)
     return (OPENAI_CHAT, ANTHROPIC_MESSAGES, OPENAI_COMPLETIONS, openai_compaction(store), openai_responses(store))

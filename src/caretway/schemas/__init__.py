@@ -1,1 +1,1 @@
-"""JSON Schema with bounds: check a value, fit a tool's schema to a model's maker, merge. Pure."""
+"""JSON Schema with bounds: checks values, fits tool schemas to a model's vendor, merges schemas. Pure."""

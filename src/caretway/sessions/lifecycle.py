@@ -1,5 +1,5 @@
-"""The states of a live turn (RUNNING, DETACHED, PARKED, OVER) and which happening moves it where: hang-up, results,
-expiry, eviction, loss, shutdown, cancelling. One table; an illegal move is a bug.
+"""The states of a live turn (RUNNING, DETACHED, PARKED, OVER) and the events that change them, as one table. An illegal
+move is a bug.
 """
 
 from collections.abc import Iterable
@@ -8,18 +8,18 @@ from typing import Final, Protocol, TypeVar
 
 from ..core.request import ToolResult, TurnRequest, last_answer
 
-# ---- How long a parked turn waits for tool results, and which one is evicted first when too many are parked: a single
-# forced call (structured output) waits a minute and goes first. Pure.
+# ---- How long a parked turn waits for tool results, and which turn is evicted first: a turn with a single forced call
+# (structured output) waits a minute and goes first. Pure.
 #
-# Structured output is often asked for as one forced call: the call itself is the answer, and its client does not come
-# back. Such a turn is kept for a minute, for those who do, and never at the cost of an agent's loop.
+# Clients often request structured output as one forced call: the call is the answer, and the client never sends a
+# result. Such a turn is kept for a minute in case a result comes, and never evicts the turn of an agent's loop.
 
 ONE_CALL_S: Final = 60.0
-"""Most clients that go on after a forced call do so within seconds; a later one is replayed."""
+"""Most clients that send a result of a forced call do so within seconds; later results are replayed."""
 
 
 def wants_one_call(request: TurnRequest) -> bool:
-    """One certain call was demanded, and it is the first step: nothing says that there will be another."""
+    """Whether the request demands one specific call and is the first step, so that a second step is unlikely."""
     choice = request.tool_choice
     if choice.mode != "named" and not (choice.mode == "required" and len(request.tools) == 1):
         return False
@@ -41,7 +41,7 @@ T = TypeVar("T", bound=Waiting)
 
 
 def first_to_go(parked: Iterable[T]) -> T:
-    """`parked`: at least one, oldest first."""
+    """The turn to evict. `parked`: at least one turn, the oldest first."""
     turns = list(parked)
     return next((turn for turn in turns if wants_one_call(turn.request)), turns[0])
 
@@ -50,9 +50,9 @@ class SessionState(Enum):
     RUNNING = "running"
     """A response reads its events."""
     DETACHED = "detached"
-    """Its client hung up in the middle of an answer; it has a short grace to come to an end by itself."""
+    """Its client hung up during an answer; the turn has a short grace to end by itself."""
     PARKED = "parked"
-    """Its calls are with the client; upstream is kept alive."""
+    """The client has its calls; upstream is kept alive."""
     OVER = "over"
 
     __hash__ = object.__hash__  # that of Enum is a call of a Python function
@@ -89,7 +89,7 @@ MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
         Happening.PAUSED: SessionState.PARKED,
         Happening.ENDED: SessionState.OVER,
         Happening.FAILED: SessionState.OVER,
-        Happening.STOPPED: SessionState.OVER,  # the stages go on filtering while nobody reads
+        Happening.STOPPED: SessionState.OVER,  # stages still filter without a reader
         Happening.EXPIRED: SessionState.OVER,
         Happening.SHUTDOWN: SessionState.OVER,
         Happening.CANCELLED: SessionState.OVER,

@@ -1,1 +1,2 @@
-"""The way to Cursor: HTTP/2 and HTTP/1.1 connections, pools, runs and single calls. It knows no model and no turn."""
+"""The transport to Cursor: HTTP/2 and HTTP/1.1 connections, pools, runs and unary calls. Models and turns are unknown
+here."""

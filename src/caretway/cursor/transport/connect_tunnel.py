@@ -1,5 +1,5 @@
-"""HTTP's CONNECT, sans I/O: what the proxy is asked, and what its answer means (a tunnel, a missing password, no
-proxy at all). Imported where there is such a proxy.
+"""HTTP's CONNECT, sans I/O: the request to the proxy, and the meaning of its answer (a tunnel, a missing password, no
+proxy at all). Imported only if there is such a proxy.
 """
 
 import base64
@@ -34,7 +34,7 @@ class ConnectTunnel:
     def feed(self, data: bytes) -> bytes:
         self._first = (self._first + data)[: len(_HTTP)]
         if not _HTTP.startswith(self._first):
-            raise not_a_proxy(self._proxy)  # at once: such a peer may wait for us
+            raise not_a_proxy(self._proxy)  # at once: such a peer may wait for more
         try:
             self._h11.receive_data(data)
             event = self._h11.next_event()

@@ -1,5 +1,5 @@
-"""Who calls Cursor: client type and version headers, user agent, ghost mode, time zone, the checksum header, random
-UUIDs, and the interface for bearer tokens (`TokenSource`)."""
+"""The gateway's identity in calls to Cursor: client type and version, user agent, ghost mode, time zone, the checksum
+header, random UUIDs, and the interface for bearer tokens (`TokenSource`)."""
 
 import base64
 import hashlib
@@ -13,8 +13,8 @@ from msgspec import Struct
 from ...core.errors import ErrorKind, GatewayError
 from ..wire.paths import STREAM_TYPE, UNARY_TYPE
 
-# ---- Request headers for both transports: lower-case names, hop-by-hop headers left out, forbidden characters (a line
-# break in a pasted key) refused without showing the value, request ids. Response headers as text. Pure.
+# ---- Request headers for both transports: lower-case names, no hop-by-hop headers, request ids. Forbidden characters
+# (a line break in a pasted key) are refused without quoting the value. Response headers as text. Pure.
 
 RUN_HEADERS: Final[Mapping[str, str]] = {
     "content-type": STREAM_TYPE,
@@ -36,8 +36,8 @@ _NOT_IN_VALUES: Final = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 
 
 def head(defaults: Mapping[str, str], headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Lower-case names, the caller's word over the default, and nothing that belongs to the carrier. A value that could
-    not be sent (a line break in a pasted key, say) is an error that names the header and does not show the value."""
+    """The headers with lower-case names and without the transport's own; the caller's values override the defaults. An
+    invalid value (a line break in a pasted key) is an error that names the header, but not the value."""
     merged = dict(defaults)
     for name, value in headers.items():
         merged[name.lower()] = value.strip()
@@ -49,7 +49,7 @@ def head(defaults: Mapping[str, str], headers: Mapping[str, str]) -> list[tuple[
 
 
 def run_ids(request_id: str, original: str) -> list[tuple[str, str]]:
-    """What of a run's head is another for each attempt; `original` may be empty."""
+    """The headers that differ for each attempt at a run; `original` may be empty."""
     if _NOT_IN_VALUES.search(request_id + original):
         raise _unsendable(REQUEST_ID)
     return [(REQUEST_ID, request_id), (ORIGINAL_ID, original)] if original else [(REQUEST_ID, request_id)]
@@ -64,7 +64,7 @@ def _unsendable(name: str) -> GatewayError:
 
 
 def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Response fields as text with lower-case names; repeated ones are joined, as HTTP has it."""
+    """Response fields as text with lower-case names; repeated fields are joined with commas."""
     found: dict[str, str] = {}
     for raw_name, raw_value in fields:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
@@ -74,23 +74,23 @@ def read_fields(fields: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 class TokenSource(Protocol):
     renewable: bool
-    """A token that was refused can be replaced by a new one."""
+    """Whether a refused token can be replaced by a new one."""
 
     def at_hand(self) -> str | None:
-        """The token, if it is known at once; None: it has to be awaited."""
+        """The token if it is available at once; None: await `token`."""
         ...
 
     async def token(self, *, refused: str = "") -> str:
-        """A bearer token; `refused` is one that was used and not accepted."""
+        """A bearer token; `refused` is a token that Cursor did not accept."""
         ...
 
     async def aclose(self) -> None:
-        """Let a renewal that is on its way end, within reason."""
+        """Wait a limited time for a pending renewal to end."""
         ...
 
 
 class Identity(Struct, frozen=True):
-    """How the gateway introduces itself: by its own name."""
+    """The gateway's identity, under its own name."""
 
     client_type: str
     client_version: str
@@ -99,7 +99,7 @@ class Identity(Struct, frozen=True):
     checksum: bool = False
 
     def headers(self) -> dict[str, str]:
-        """Headers that are equal in every call; the token is not among them."""
+        """The headers of every call, without the token."""
         headers = {
             "user-agent": self.client_version,
             "x-cursor-client-type": self.client_type,
@@ -117,7 +117,7 @@ def new_id() -> str:
 
 
 def checksum(token: str, now: float) -> str:
-    """Some hosts want this header; the agent calls of two independent clients go without. `now`: unix seconds."""
+    """The checksum header, which some hosts require; two independent clients omit it. `now`: unix seconds."""
     bucket = int(now // 1800 * 1800 * 1000) // 1_000_000
     mixed = bytearray(bucket.to_bytes(6, "big"))
     key = 165

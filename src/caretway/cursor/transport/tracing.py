@@ -1,7 +1,5 @@
-"""Records what passes a transport (`--trace`): kinds and sizes of messages, statuses, names of headers. Never content,
-tokens or prompts.
-
-It sits on top of any carrier. Who writes it down, and where, it does not know.
+"""Records the traffic of a transport (`--trace`): kinds and sizes of messages, statuses, names of headers. Never
+content, tokens or prompts. It wraps any transport.
 """
 
 from collections.abc import Mapping
@@ -44,7 +42,7 @@ class TracingTransport:
         return _Mouth(stream, self._recorder, number)
 
     def open_run_now(self, run: NewRun, handler: RunHandler) -> RunStream | None:
-        return None  # what is written down is written down at one place
+        return None  # only `open_run` records
 
     async def open_stream(
         self, path: str, headers: Mapping[str, str], message: bytes, handler: RunHandler

@@ -1,1 +1,2 @@
-"""Cursor's bytes <-> typed messages, both directions, pure. Shared by the backends and by the simulator."""
+"""Converts between Cursor's bytes and typed messages, in both directions. Pure. Shared by the backends and by the
+simulator."""

@@ -1,5 +1,5 @@
-"""Blob ids (sha256), which blobs a state leads to, and the canonical JSON of root messages (sorted keys, no spaces), so
-that the same history has the same ids and Cursor's cache stays warm: text, tool call, result and image parts.
+"""Blob ids (sha256), the blobs that a state refers to, and the canonical JSON of root messages (sorted keys, no
+spaces), so that equal histories have equal ids and Cursor's cache stays warm.
 
 Every `bytes` in a conversation state is the sha256 of a blob, never inline data.
 """
@@ -26,7 +26,7 @@ def blob_id(data: bytes) -> bytes:
 
 def write_message(role: str, content: str | Sequence[Mapping[str, Any]]) -> bytes:
     if not isinstance(content, str) and any("image" in part for part in content):
-        # Part by part: several images are tens of megabytes, and an encoder lets nobody else in until it is done.
+        # Part by part: several images have tens of megabytes, and the encoder blocks other threads.
         parts = b",".join([msgspec.json.encode(part, order="sorted") for part in content])
         return b'{"content":[%b],"role":%b}' % (parts, msgspec.json.encode(role))
     return msgspec.json.encode({"role": role, "content": content}, order="sorted")
@@ -50,21 +50,21 @@ def image_part(mime_type: str, base64_data: str) -> dict[str, Any]:
 
 
 def reachable(state: bytes, lookup: Lookup) -> dict[bytes, bytes]:
-    """A state and every blob that it leads to, also through fields that nobody here knows. Those that are gone are
-    left out: when Cursor asks for one, it says so."""
+    """A state and all blobs that it refers to, also through unknown fields. Missing blobs are left out, because Cursor
+    reports them when it needs them."""
     found = {blob_id(state): state} if state else {}
     waiting = [state]
     while waiting:
         for key in ids_in(waiting.pop()):
             if key not in found and (data := lookup(key)) is not None:
                 found[key] = data
-                if not data.startswith(b"{"):  # a message as JSON leads nowhere
+                if not data.startswith(b"{"):  # JSON messages refer to no blobs
                     waiting.append(data)
     return found
 
 
 def ids_in(data: bytes, depth: int = 0) -> list[bytes]:
-    """What may be a blob's id in a serialised message: every field of 32 bytes, at any depth."""
+    """Possible blob ids in a serialised message: every field of 32 bytes, at any depth."""
     try:
         unknown: Any = UnknownFieldSet(Empty.FromString(data))
     except DecodeError:

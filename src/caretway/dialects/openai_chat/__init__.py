@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions: one dialect, assembled from its decoder, its encoder and its table of errors."""
+"""OpenAI's Chat Completions dialect: decoder, encoder and table of errors."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
