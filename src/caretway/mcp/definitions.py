@@ -86,8 +86,7 @@ class ServerDefinition:
 
     @property
     def place(self) -> str:
-        """The command or address for messages, without credentials. A URL is cut to its host, because many URLs have
-        a key in their path."""
+        """The command or address for messages, without credentials. A URL is cut to its host: paths may hold keys."""
         if isinstance(self.reached, Process):
             return self.hide(" ".join((self.reached.command, *self.reached.args)))
         parts = urlsplit(self.reached.url)

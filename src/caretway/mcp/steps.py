@@ -3,7 +3,7 @@ after them, and sums usage. A step that also has the client's calls parks for th
 
 Input: batches of the inner turn's events. Output: the events without bridged calls and the pauses that only bridged
 calls caused. After `feed`, `to_run` holds bridged calls to start at once, while the model may still write; `phase`
-shows what the turn waits for.
+shows the turn's state.
 """
 
 from collections.abc import Mapping, Sequence

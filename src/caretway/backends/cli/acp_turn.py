@@ -296,8 +296,7 @@ class AcpTurn:
             self._session = work.resume
 
     async def _answer(self, answered: "asyncio.Future[Any]") -> bool:
-        """Wait for the answer. Returns False if the prompt must be cancelled: the client is gone, or the program was
-        silent too long."""
+        """Wait for the answer. Returns False, to cancel the prompt, after a disconnect or too long a silence."""
         while True:
             allowed = self._limits.tool_progress if self._translator.tool_open else self._limits.progress
             silent = 0.0 if self._buffer.full or self._resting else self._loop.time() - self._heard_at

@@ -345,8 +345,7 @@ class PrintTranslator:
         return events
 
     def _repeated(self, text: str) -> list[Event]:
-        """In a turn with deltas, a line without deltas in its segment: it repeats the last segment, repeats the whole
-        text, or brings a lost segment."""
+        """In a turn with deltas, a segment's line without deltas: it repeats earlier text, or brings a lost segment."""
         rest = self._said.rest(text)
         if "" in (rest, self._last_segment.rest(text)):
             return []

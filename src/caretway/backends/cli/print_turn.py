@@ -139,8 +139,7 @@ class PrintTurn:
             self._leave()
 
     def data(self, data: bytes) -> None:
-        """Report the events of one read as one batch. Only records count as signs of life, because other output may
-        never end."""
+        """Report one read as one batch. Only records are signs of life, because other output may never end."""
         events: list[Event] = []
         known = self._translator.records
         for line in self._lines.feed(data):

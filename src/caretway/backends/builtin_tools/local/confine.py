@@ -165,8 +165,7 @@ class Workspace:
 
     @contextmanager
     def locate(self, path: str, *, follow_last: bool = True, make_parents: bool = False) -> Iterator[Spot]:
-        """Find the path's target. Raises PathRefused if the path leaves the workspace, OSError if a directory on the
-        way does not exist."""
+        """Find the path's target. Raises PathRefused if it is outside the workspace, OSError if a parent is missing."""
         todo = deque(self.components(path))
         stack = [Folder.root(self.root)]
         try:

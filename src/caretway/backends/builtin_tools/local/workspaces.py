@@ -22,8 +22,7 @@ def workspace_of(request: TurnRequest, default: Path | None, allowed: Sequence[P
 
 
 def choose_workspace(asked: str | None, default: Path | None, allowed: Sequence[Path]) -> Path:
-    """The resolved directory `asked`, or `default` if `asked` is empty. Raises GatewayError if `asked` is outside
-    `default` and `allowed`."""
+    """The resolved `asked`, or `default` if it is empty. Raises GatewayError if `asked` is not in an allowed root."""
     roots = [_resolve(root) for root in ([default] if default is not None else []) + list(allowed)]
     if not asked:
         if default is None:
