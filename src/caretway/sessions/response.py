@@ -105,9 +105,9 @@ class Response:
         self.request = request
         self.over = False
         self.adapted = ""
-        """What of the request was changed for the model."""
+        """A description of the changes to the request for the model."""
         self.pictures = ""
-        """What may keep the model from seeing its pictures."""
+        """Why the model may not see the request's images."""
         self._owner = owner
         self._factories = stages
         self._second_try = SecondTry(request, restart)

@@ -64,7 +64,7 @@ class ResponseFile:
         self._waiting: dict[str, tuple[str, StoredResponse]] = {}
         self._bytes = 0
         self._lock = Lock()
-        """Who looks at what waits."""
+        """The lock for the waiting responses."""
         self._thread: ThreadPoolExecutor | None = None
         self._closed = False
         self._warned = False

@@ -141,7 +141,7 @@ class SecondTry:
         self.shown = False
         """Whether the client has seen an event, which rules out a second try."""
         self.must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
-        """A call is demanded and has not come: what the model says is held back."""
+        """Whether a demanded call has not come yet, so that events are held back."""
         self.note = ""
         """Why the client gets an answer without the call that it demanded."""
         self._named = request.tool_choice.name if request.tool_choice.mode == "named" else ""

@@ -1,2 +1,1 @@
-"""The transport to Cursor: HTTP/2 and HTTP/1.1 connections, pools, runs and unary calls. Models and turns are unknown
-here."""
+"""The transport to Cursor: HTTP/2 and HTTP/1.1 connections, pools, runs and unary calls."""

@@ -176,7 +176,7 @@ class H2Connection(asyncio.Protocol):
         self._life = Liveness(self, limits, self._loop)
         self._out = H2Writer(self._framing, self._life, self._loop, self._not_read)
         self.alone = False
-        """It belongs to one run, until that is over."""
+        """Whether one run owns the connection until the run is over."""
 
     # -- for the pool -------------------------------------------------------------------------------------------------
 

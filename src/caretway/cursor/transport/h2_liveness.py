@@ -38,7 +38,7 @@ class PendingPing:
         self.ahead = ahead
         """How much of that the peer may not have read yet."""
         self.heard = heard
-        """What had been read when it was asked."""
+        """Bytes read before the PING."""
         self.waited_s = 0.0
 
 

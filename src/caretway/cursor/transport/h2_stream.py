@@ -118,7 +118,7 @@ class H2Stream:
         self.ended = False
         """The peer has nothing more to say."""
         self.over = False
-        """Forgotten by the connection; nothing is sent or told any more."""
+        """Whether the connection has dropped the stream: nothing is sent or delivered any more."""
 
     def pause(self) -> None:
         self.paused = True

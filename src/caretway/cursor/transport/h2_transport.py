@@ -48,7 +48,7 @@ class H2Transport:
         self._heads: dict[tuple[tuple[str, str], ...], bytes] = {}
         self._closed = False
         self.on_downgrade: Callable[[NeedsHttp1], GatewayError] | None = None
-        """Told when a run shows that something on the way speaks HTTP/1.1 to Cursor; gives what its owner hears."""
+        """Called when a run shows that a proxy speaks HTTP/1.1 to Cursor; returns the error for the run's owner."""
 
     @property
     def connection_count(self) -> int:

@@ -63,7 +63,7 @@ class Http1Exchange:
         self.body = body
         self.sink = sink
         self.shared = shared
-        """Uses one of the connections that all runs share, and not one of its own."""
+        """Whether it uses a shared connection instead of its own."""
         self.repeatable = repeatable
         """To send it twice does no harm."""
         self.repeated = False
@@ -74,7 +74,7 @@ class Http1Exchange:
         self.kept = False
         """Sent on a connection that had been used before, which the peer may have given up meanwhile."""
         self.doubted = False
-        """We gave its connection up because nobody answered."""
+        """Whether the gateway gave its connection up for lack of an answer."""
         self.heard = False
         self.paused = False
         self.over = False

@@ -67,7 +67,7 @@ class RunHosts:
         """Where the next run goes."""
         self._account = ""
         self._heard: set[str] = {fixed} if fixed else set()
-        """Hosts that are known to serve the account: a run was heard there."""
+        """Hosts that have answered a run of the account."""
         self._asked_at: float | None = None
         self._moving = asyncio.Lock()
         self._others: dict[str, Transport] = {fixed: self._runs} if fixed else {}

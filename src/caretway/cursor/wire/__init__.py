@@ -1,2 +1,1 @@
-"""Converts between Cursor's bytes and typed messages, in both directions. Pure. Shared by the backends and by the
-simulator."""
+"""Converts between Cursor's bytes and typed messages. Pure. Shared by the backends and the simulator."""

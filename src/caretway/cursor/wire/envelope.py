@@ -200,11 +200,11 @@ class EnvelopeReader:
         self._ended = False
         self._fault: EnvelopeError | None = None
         self.heavy = False
-        """The last message of those handed out last is larger than HEAVY_BYTES."""
+        """Whether the last returned message is larger than HEAVY_BYTES."""
         self.more = False
-        """There may be more to hand out: it comes with the next call, an empty one will do."""
+        """Whether further frames may be ready: call `feed` again, even without data."""
         self.clean = self._light >= _SHORT
-        """Nothing is left over, held back or wrong: the next byte begins a frame, which may be a short one."""
+        """Whether the next byte begins a frame: no rest, no dropped message, no fault."""
 
     @property
     def mid_frame(self) -> bool:
