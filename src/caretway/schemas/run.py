@@ -53,7 +53,7 @@ class Document:
         self._targets: dict[tuple[str, str], tuple[Any, str]] = {}
         self._joined: dict[tuple[str, str], tuple[str, str]] = {}
         self.base = ""
-        """Where the document itself is."""
+        """The URI of the document itself."""
         self._walk(schema)
 
     def has(self, *words: str) -> bool:

@@ -254,10 +254,10 @@ def plan(
     compare: Compare | None = None,
     gone: str = "",
 ) -> Plan:
-    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`:
-    those of the request, if they were made already (`history_chains`). `said`: the client's own messages, where the
-    request is what the model gets. `compare`: `alike`, or a function that knows its answers.
-    `gone`: why a turn that is not in `parked` is not."""
+    """`parked` maps every known ticket to its turn; `recall` finds the snapshot of a fingerprint. `chains`: the
+    request's chains, if computed already (`history_chains`). `said`: the client's own messages, if `request` was
+    changed for the model. `compare`: `alike`, or a function with cached results. `gone`: why a turn is not in `parked`.
+    """
     answered = last_answer(request.messages)
     tail = request.messages[answered:]
     results = tuple(part for message in tail for part in message.parts if isinstance(part, ToolResult))

@@ -114,7 +114,7 @@ class Response:
         self.recoveries = self._second_try.recoveries
         self._started = False
         self._plain = False
-        """Nothing but what upstream says is to be shown, and something was."""
+        """Fast path: only upstream's deltas are to be shown, and an event was shown."""
         self._ready: Callable[[], None] | None = None
         self._failure: Exception | None = None
         """Why no other run could be started."""

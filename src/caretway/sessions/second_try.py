@@ -143,24 +143,24 @@ class SecondTry:
         self.must_call = request.tool_choice.mode in ("required", "named") and bool(request.tools)
         """Whether a demanded call has not come yet, so that events are held back."""
         self.note = ""
-        """Why the client gets an answer without the call that it demanded."""
+        """Why the answer lacks the demanded call."""
         self._named = request.tool_choice.name if request.tool_choice.mode == "named" else ""
         self.recoveries: list[tuple[str, str]] = []
-        """(rung, cause) of each time that a run was lost and the turn went on; the first few."""
+        """(rung, cause) of the first recoveries."""
         self._restart = restart
         self.starting: asyncio.Task[None] | None = None
         self._reopened = 0
         self._decided: str | None = None
-        """Why the turn itself has decided for a fresh run, and counted it."""
+        """Why the turn itself has chosen a fresh run, which it has counted."""
         self._called = False
-        """The call that was demanded has come."""
+        """Whether the demanded call has come."""
         self._tries = 0
-        """How many runs ended without the call that was demanded."""
+        """How many runs ended without the demanded call."""
         self._worked = False
-        """A tool ran without the client."""
+        """Whether a tool ran without the client."""
         self._held: list[Event] = []
         self._first: list[Event] = []
-        """The words of the first run, in case the second fails."""
+        """The events of the first run, in case the second fails."""
 
     def recovered(self, event: Recovered) -> None:
         """Record that the turn has recovered from a lost run by itself."""

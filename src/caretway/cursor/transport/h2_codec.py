@@ -107,7 +107,7 @@ class H2Codec:
         self._continued = 0  # CONTINUATION frames of `_block` so far
         self._fields = FieldReader()
         self.outgoing: list[bytes] = []
-        """Frames that are to be sent; `data_to_send` takes them."""
+        """Frames to send; `data_to_send` takes them."""
         self._table_sent = False
         self._takers: dict[int, Callable[[int, int, bytes, list[Heard]], None]] = {
             FrameType.DATA: self._take_data,

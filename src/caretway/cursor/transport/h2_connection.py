@@ -76,7 +76,7 @@ class H2Writer:
         self.sendable: dict[int, H2Stream] = {}
         """Streams with data to send, in turn: each sends one frame and goes to the back."""
         self.reading = False
-        """A read is being processed; its end flushes."""
+        """Whether a read is being processed, whose end flushes."""
         self.blocked = False
         """The transport's buffer is full."""
         self._stuck = False  # a stream found its window shut and left `sendable`

@@ -36,7 +36,7 @@ class PendingPing:
         self.sent = sent
         """Bytes written before the PING."""
         self.ahead = ahead
-        """How much of that the peer may not have read yet."""
+        """The part of `sent` that the peer may not have read yet."""
         self.heard = heard
         """Bytes read before the PING."""
         self.waited_s = 0.0

@@ -113,10 +113,10 @@ class H2Stream:
         self.outbox = Outbox()
         self.arrived: list[bytes] = []
         self.unread = 0
-        """Bytes received for which the peer's window was not opened again."""
+        """Received bytes for which the window was not reopened."""
         self.paused = False
         self.ended = False
-        """The peer has nothing more to say."""
+        """Whether the peer has ended its half."""
         self.over = False
         """Whether the connection has dropped the stream: nothing is sent or delivered any more."""
 
@@ -166,12 +166,12 @@ class ReadNews:
         self.opened: list[H2Stream] = []
         """Streams whose send window was opened."""
         self.all_opened = False
-        """The connection's own was."""
+        """Whether the connection's send window was opened."""
         self.settings = False
         self.pings: list[bytes] = []
-        """That were answered."""
+        """Payloads of answered PINGs."""
         self.leaving = False
-        """The peer takes no new streams."""
+        """Whether the peer accepts no new streams (GOAWAY)."""
 
 
 def gather(heard: list[Heard], streams: Mapping[int, H2Stream], host: str) -> ReadNews:

@@ -65,14 +65,14 @@ class Http1Exchange:
         self.shared = shared
         """Whether it uses a shared connection instead of its own."""
         self.repeatable = repeatable
-        """To send it twice does no harm."""
+        """Whether it may be sent twice."""
         self.repeated = False
         self.waits_since = 0.0
-        """For a connection."""
+        """When it began to wait for a connection."""
         self.sent_at: float | None = None
         self.connection: Http1Connection | None = None
         self.kept = False
-        """Sent on a connection that had been used before, which the peer may have given up meanwhile."""
+        """Whether its connection was used before, so that the peer may have closed it."""
         self.doubted = False
         """Whether the gateway gave its connection up for lack of an answer."""
         self.heard = False
@@ -137,10 +137,10 @@ class Http1Connection(asyncio.Protocol):
         self._behind = False  # received bytes are still unread
         self._loop = asyncio.get_running_loop()
         self.heard_at = self._loop.time()
-        """When it was opened, or last brought anything."""
+        """When the connection was opened or last received data."""
         self.idle_since = 0.0
         self.spent = False
-        """This exchange is its last."""
+        """Whether the connection is not reused after this exchange."""
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     @property

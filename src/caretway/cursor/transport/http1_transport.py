@@ -354,7 +354,7 @@ def _exchange(
     *,
     run: bool = False,
 ) -> Http1Exchange:
-    """The exchange of a run: on a connection of its own, sent once."""
+    """`run`: the exchange has its own connection and is sent only once."""
     own = [("host", origin.authority)]
     if body or method != "GET":
         own.append(("content-length", str(len(body))))

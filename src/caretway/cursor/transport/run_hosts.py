@@ -64,7 +64,7 @@ class RunHosts:
         self._fixed = bool(fixed)
         self._runs = open_at(fixed) if fixed else api
         self.current = fixed or api_url
-        """Where the next run goes."""
+        """The base URL for the next run."""
         self._account = ""
         self._heard: set[str] = {fixed} if fixed else set()
         """Hosts that have answered a run of the account."""

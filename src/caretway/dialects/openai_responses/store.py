@@ -112,8 +112,8 @@ class ResponseStore:
         owner: str = "",
         passing: bool = False,
     ) -> None:
-        """`items`: the new input; those without an id get one here, because they can be listed. `passing`: only for as
-        long as its owner, a connection, is there, and not to be looked up: its output is enough."""
+        """`items`: the new input; items without an id get one here, because clients can list them. `passing`: keep the
+        response only while its owner, a connection, is open; it cannot be looked up."""
         suffix = response_id.removeprefix("resp_")
         asked = [item if item.get("id") else {**item, "id": f"in_{suffix}_{i}"} for i, item in enumerate(items)]
         ids = tuple(str(item["id"]) for item in (*asked, *output))
