@@ -193,8 +193,8 @@ def choose_backend(settings: Settings) -> str:
         return "sdk"
     if settings.api_key or settings.access_token or hosts(settings).stand_in:
         return "agent"
-    if sign_ins(settings).find(hosts(settings).api) is not None:
-        return "agent"
+    if (stored := sign_ins(settings).find(hosts(settings).api)) is not None:
+        return "sdk" if stored.api_key and _sdk_installed() else "agent"
     from .backends.cli.program import find_program
 
     if settings.agent_bin or find_program("", process_environment()) is not None:

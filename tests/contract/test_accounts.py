@@ -172,7 +172,7 @@ def test_a_sign_in_chooses_the_agent_backend(tmp_path: Path) -> None:
     assert choose_backend(settings) == "simulator"
     sign_ins(settings).keep("https://elsewhere.example", Account(api_key="k"))
     assert choose_backend(settings) == "simulator", "a sign-in belongs to its address"
-    sign_ins(settings).keep(settings.agent_url, Account(api_key="k"))
+    sign_ins(settings).keep(settings.agent_url, Account(access_token="a", refresh_token="r"))
     assert choose_backend(settings) == "agent"
 
 

@@ -27,7 +27,7 @@ from caretway import upstream
 from caretway.accounts.account import Account
 from caretway.backends.sdk.backend import CursorSdkBackend
 from caretway.backends.sdk.bridge import SdkBridge
-from caretway.config import Settings
+from caretway.config import Settings, hosts
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
 from caretway.core.fold import Reply, fold
@@ -508,8 +508,11 @@ def test_auto_takes_the_official_way(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "sdk"
     assert choose_backend(Settings(api_key="key", backend="agent", data_dir=tmp_path)) == "agent"
     assert choose_backend(Settings(access_token="token", data_dir=tmp_path)) == "agent"
+    kept = Settings(data_dir=tmp_path)
+    sign_ins(kept).keep(hosts(kept).api, Account(api_key="kept"))
+    assert choose_backend(kept) == "sdk"
     monkeypatch.setattr(upstream, "_sdk_installed", lambda: False)
-    assert choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "agent"
+    assert choose_backend(kept) == choose_backend(Settings(api_key="key", data_dir=tmp_path)) == "agent"
 
 
 async def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
