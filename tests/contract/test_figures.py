@@ -145,7 +145,7 @@ async def test_every_figure_of_a_day(tmp_path: Path) -> None:
         assert {row["model"]: row["runs"] for row in told["rows"]} == runs
         assert (told["total"]["saved"], told["total"]["tokens"]) == (saved, total["tokens"])
         done = await asyncio.to_thread(run_command, tmp_path, "", "usage", "--no-quota", *where)
-        assert f"{total['saved_share']:.0%} less input" in " ".join(done.stdout.split())
+        assert f"{total['saved_share']:.0%} less than with `--session fresh`" in " ".join(done.stdout.split())
         assert "[prices.sim-" in done.stdout and max(map(len, done.stdout.splitlines())) <= 80
         assert re.search(r"^model +resp +runs +fresh +written +cached +output +cost$", done.stdout, re.MULTILINE)
 
