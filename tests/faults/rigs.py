@@ -34,7 +34,7 @@ class Rig:
     """A folder in the data directory that is empty whenever the gateway does not run."""
 
 
-WAITS: Final = {"silence": 8, "progress": 9, "tool-progress": 10, "call": 15}
+WAITS: Final = {"silence": 8, "progress": 9, "call": 15}
 RIGS: Final[dict[str, Rig]] = {
     "agent": Rig(
         {"h2": Weather(up=14_000, down=30_000), "http1": Weather(up=45_000, down=20_000)},
