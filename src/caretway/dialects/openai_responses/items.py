@@ -126,6 +126,9 @@ class ItemReader:
 
     def _additional_tools(self, item: Mapping[str, object], at: At) -> None:
         """Not part of the conversation: the tools are read with the request's tools."""
+        role = optional_string(item, "role", at)
+        if role not in (None, "developer"):
+            raise invalid_value(f"{at}.role", f"use developer, not {role[:60]!r}.")
 
     def _compaction_trigger(self, item: Mapping[str, object], at: At) -> None:
         """A request for a summary of the whole conversation, at any position."""

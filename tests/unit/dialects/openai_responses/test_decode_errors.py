@@ -74,6 +74,8 @@ CASES: list[tuple[dict[str, Any], str, str | None]] = [
     ({"tools": [{"type": "custom", "name": "c", "format": {"type": "x"}}]}, "tools[0].format.type", "invalid_value"),
     ({"input": [{"type": "additional_tools"}]}, "input[0].tools", "invalid_type"),
     ({"input": [{"type": "additional_tools", "tools": []}]}, "input", "invalid_value"),
+    ({"input": [{"type": "additional_tools", "role": "user", "tools": []}]}, "input[0].role", "invalid_value"),
+    ({"input": [{"type": "additional_tools", "role": 5, "tools": []}]}, "input[0].role", "invalid_type"),
     (
         {"input": [{"type": "additional_tools", "tools": [{"type": "namespace", "name": "n", "tools": [5]}]}]},
         "input[0].tools[0].tools[0]",
