@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import Struct, field
@@ -81,10 +82,8 @@ def _joined(parts: Sequence[Part]) -> str:
 
 SYSTEM_WORDS: Final = "<system_message>\n{}\n</system_message>"
 """Marks the text of a system message inside a user message."""
-
-
-ADDED_WORDS: Final = "\n\n[The user adds:]\n"
-"""Separates a tool result from the user's words that came with it."""
+_SYSTEM_MARK: Final = SYSTEM_WORDS.partition("{")[0]
+_USER_MARK: Final = "\n\n[The user adds:]\n"
 
 
 def as_user_text(message: Message) -> Text:
@@ -98,8 +97,21 @@ def system_text(words: str) -> Text:
 
 def are_the_systems(words: Sequence[Text]) -> bool:
     """Whether all texts are made by `system_text`."""
-    mark = SYSTEM_WORDS.partition("{")[0]
-    return all(text.text.startswith(mark) for text in words)
+    return all(text.text.startswith(_SYSTEM_MARK) for text in words)
+
+
+def added_words(extra: Sequence[Text]) -> Text:
+    """The words that came with a tool result, to be added to it. The user's have a heading, the system's their mark."""
+    said = ""
+    for systems, texts in groupby(extra, lambda text: are_the_systems([text])):
+        words = "\n\n".join([text.text for text in texts])
+        said += f"\n\n{words}" if systems else f"{_USER_MARK}{words}"
+    return Text(said)
+
+
+def are_added(words: Text) -> bool:
+    """Whether the text is made by `added_words`."""
+    return words.text.startswith((_USER_MARK, f"\n\n{_SYSTEM_MARK}"))
 
 
 def joined(messages: Sequence[Message]) -> Message:

@@ -10,7 +10,7 @@ import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.json_bounds import crowded
-from ...core.request import ADDED_WORDS, Text, ToolResult, ToolSpec, TurnRequest, are_the_systems
+from ...core.request import Text, ToolResult, ToolSpec, TurnRequest, added_words, are_the_systems
 from ...cursor.wire.embedding import embed, tag, write_value
 from ...cursor.wire.heavy import MAX_ASKED_BYTES
 from ...cursor.wire.messages import pb
@@ -170,10 +170,8 @@ def with_extra(
         if are_the_systems(extra) and sum(len(text.text) for text in extra) <= MAX_UNREAD_CHARS:
             return results, extra
         raise GatewayError(ErrorKind.TURN_GONE, "The parked calls cannot carry the words beside them.")
-    said = "\n\n".join(text.text for text in extra)
     last = results[able[-1]]
-    content = (*last.content, Text(f"{ADDED_WORDS}{said}"))
-    changed = ToolResult(last.call_id, content, last.is_error)
+    changed = ToolResult(last.call_id, (*last.content, added_words(extra)), last.is_error)
     return [changed if result is last else result for result in results], ()
 
 

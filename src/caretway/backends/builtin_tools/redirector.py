@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...core.request import ADDED_WORDS, Text, ToolResult, ToolSpec
+from ...core.request import Text, ToolResult, ToolSpec, are_added
 from ...cursor.wire.messages import pb
 from . import answers, by_shell, exec_intent, execs
 from .answers import Outcome, Reply, only_entry, read_outcome
@@ -185,7 +185,7 @@ def _convert(way: RedirectRoute, listed: bool, exec_id: int, result: ToolResult)
 def _apart(result: ToolResult) -> tuple[ToolResult, str]:
     """(the tool's own answer, the text that was added to it), because added text is not part of the tool's format."""
     last = result.content[-1] if result.content else None
-    if isinstance(last, Text) and last.text.startswith(ADDED_WORDS):
+    if isinstance(last, Text) and are_added(last):
         return replace(result, content=result.content[:-1]), last.text
     return result, ""
 

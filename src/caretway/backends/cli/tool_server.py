@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import h11
 import msgspec
 
-from ...core.request import Image, Text, ToolResult, ToolSpec
+from ...core.request import Image, Text, ToolResult, ToolSpec, added_words
 from ...processes.tasks import spawn
 
 # ---- Answers of an MCP server with a client's tools: initialize, ping, the list of tools, calls, errors. Pure: no
@@ -105,7 +105,7 @@ def progress(token: object, count: int) -> dict[str, Any]:
 
 
 def tool_answer(given: ToolResult, extra: Sequence[Text] = ()) -> Answer:
-    """A client's result as an answer, followed by the user's text that came with the result."""
+    """A client's result as an answer, followed by the words that came with the result."""
     content: list[dict[str, Any]] = []
     for part in given.content:
         match part:
@@ -113,7 +113,8 @@ def tool_answer(given: ToolResult, extra: Sequence[Text] = ()) -> Answer:
                 content.append({"type": "text", "text": text})
             case Image(data=data, mime_type=kind):
                 content.append({"type": "image", "data": base64.b64encode(data).decode(), "mimeType": kind})
-    content += [{"type": "text", "text": f"The user says: {said.text}"} for said in extra]
+    if extra:
+        content.append({"type": "text", "text": added_words(extra).text})
     return {"content": content or [{"type": "text", "text": ""}], "isError": given.is_error}
 
 

@@ -178,7 +178,17 @@ def test_words_ride_on_the_last_result_with_text() -> None:
     first, second, _ = RESULTS
     given, unread = with_extra([first, second], [REMINDER, Text("Hurry.")], lambda call: call != "typed")
     assert (given[0], unread) == (first, ())
-    assert given[1].text == f"two\n\n[The user adds:]\n{REMINDER.text}\n\nHurry."
+    assert given[1].text == f"two\n\n{REMINDER.text}\n\n[The user adds:]\nHurry."
+
+
+def test_only_the_users_words_are_called_the_users() -> None:
+    words = [Text("Hurry."), Text("Really."), REMINDER]
+    for extra, added in (
+        ([REMINDER], f"\n\n{REMINDER.text}"),
+        (words, f"\n\n[The user adds:]\nHurry.\n\nReally.\n\n{REMINDER.text}"),
+    ):
+        given, _ = with_extra(RESULTS[:1], extra, lambda _: True)
+        assert given[0].text == "one" + added
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from caretway.backends.builtin_tools.execs import Redirect
+from caretway.core.request import Text, ToolResult, added_words, system_text
 from caretway.cursor.wire.messages import pb
 
 from .client_tools import picture, replies, reply, tool, tools_of, translate
@@ -74,6 +75,14 @@ def test_shell_stream(text: str, failed: bool, stdout: str, code: int) -> None:
     assert kinds == (["start", "stdout", "exit"] if stdout else ["start", "exit"])
     assert "".join(event.stdout.data for event in events) == stdout
     assert (events[-1].exit.code, events[-1].exit.cwd) == (code, "/w")
+
+
+@pytest.mark.parametrize("words", [Text("Hurry."), system_text("Be quick.")], ids=["the user's", "the system's"])
+def test_words_beside_a_shells_result_do_not_hide_its_exit_code(words: Text) -> None:
+    added = added_words([words])
+    result = ToolResult("c", (Text(CODEX_HEAD.format(3) + "no"), added))
+    failure = reply(translate(tools_of("opencode"), "shell", command="x"), result).shell_result.failure
+    assert (failure.exit_code, failure.stdout) == (3, f"no{added.text}")
 
 
 def test_a_moved_command_is_echoed_as_it_was_asked() -> None:

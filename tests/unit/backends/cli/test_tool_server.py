@@ -60,7 +60,7 @@ def test_results() -> None:
         "content": [
             {"type": "text", "text": "a"},
             {"type": "image", "data": "eA==", "mimeType": "image/png"},
-            {"type": "text", "text": "The user says: stop"},
+            {"type": "text", "text": "\n\n[The user adds:]\nstop"},
         ],
         "isError": True,
     }
