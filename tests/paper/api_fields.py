@@ -52,13 +52,13 @@ HINTS: Final = "contract/test_api.py::test_a_client_s_own_name_for_its_session"
 CUT: Final = "contract/test_api.py::test_max_tokens_is_ignored_or_cut"
 
 _NO_FIELD: Final = "Cursor has no such setting"
-_BY_WORDS: Final = "asked for in the prompt; the answer is checked, with the verdict under `caretway`"
-_HERE: Final = "with `max_tokens = cut` the answer is cut by the gateway's own count"
+_BY_WORDS: Final = "asked for in the prompt; `caretway` says whether the answer matches"
+_HERE: Final = "cut by the gateway's count with `max_tokens = cut`"
 _ONE: Final = "1; send the request again for another answer"
 _HOSTED: Final = "runs on the provider's servers; not offered to the model"
-_CLIENT_S: Final = "Anthropic's own schema; declare a custom tool to have it called"
+_CLIENT_S: Final = "the schema is Anthropic's own; declare a custom tool instead"
 _FILES: Final = "text files as base64; the text of PDFs with the extra `pdf`"
-_HISTORY: Final = "of a history that began elsewhere"
+_HISTORY: Final = "in a history that began elsewhere"
 
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _PICTURE: Final = f"data:image/png;base64,{_PIXEL}"
@@ -258,7 +258,7 @@ SECTIONS: Final = (
                 "include",
                 "accepted",
                 ["reasoning.encrypted_content"],
-                "there is none to give; other values are named as ignored",
+                "no encrypted reasoning is returned; other values are named as ignored",
             ),
             Row("stream_options", "accepted", {"include_obfuscation": False}, "obfuscation is named as ignored"),
             Row("max_output_tokens", "ignored", 9, _HERE, CUT),
@@ -305,9 +305,9 @@ SECTIONS: Final = (
             *[
                 Row(kind, "ignored", {"name": "x"}, words)
                 for kind, words in {
-                    "local_shell": "Codex runs it itself; declare a function to have it called",
-                    "shell": "declare a function to have it called",
-                    "apply_patch": "declare a custom tool, as Codex does, to have it called",
+                    "local_shell": "Codex runs it itself; declare a function instead",
+                    "shell": "declare a function instead",
+                    "apply_patch": "declare a custom tool instead, as Codex does",
                     "web_search*": _HOSTED,
                     "file_search": _HOSTED,
                     "computer": _HOSTED,
@@ -322,7 +322,7 @@ SECTIONS: Final = (
                 "tool_search",
                 "honoured",
                 {"execution": "client"},
-                "a function, if the client executes it; else it runs on the owner's servers, and is ignored",
+                "a function if the client executes it; ignored if OpenAI's servers would",
                 f"{RESPONSES}::test_a_tool_search_of_the_client_is_a_function",
             ),
         ),
@@ -354,21 +354,21 @@ SECTIONS: Final = (
                 "tool_search_call",
                 "honoured",
                 {"call_id": "c", "execution": "client", "arguments": {}},
-                "one of OpenAI's servers is ignored",
+                "ignored if OpenAI's servers made it",
                 ITEMS,
             ),
             Row(
                 "tool_search_output",
                 "honoured",
                 {"call_id": "c", "execution": "client", "tools": []},
-                "its tools are offered; one of OpenAI's servers is ignored",
+                "its tools are offered; ignored if OpenAI's servers made it",
                 f"{RESPONSES}::test_what_a_tool_search_found_is_offered",
             ),
             Row(
                 "additional_tools",
                 "honoured",
                 {"tools": [{"type": "function", "name": "f"}]},
-                "its tools are offered beside `tools`",
+                "its tools are offered in addition to `tools`",
                 f"{RESPONSES}::test_tools_inside_the_input",
             ),
             Row("reasoning", "honoured", {"summary": []}, "kept as reasoning", ITEMS),
@@ -376,7 +376,7 @@ SECTIONS: Final = (
                 "compaction",
                 "honoured",
                 {"encrypted_content": "caretway1.YQ=="},
-                "the summary that this gateway wrote; one of OpenAI's is ignored",
+                "a summary that this gateway wrote; ignored if OpenAI's servers made it",
                 "unit/dialects/openai_responses/test_compaction.py::test_the_item_comes_back_as_text",
             ),
             Row(
@@ -459,7 +459,7 @@ SECTIONS: Final = (
                 "thinking",
                 "honoured",
                 {"type": "enabled", "budget_tokens": 2000},
-                "a budget is an effort",
+                "a budget is read as an effort",
                 f"{MESSAGES}::test_thinking_and_effort",
             ),
             Row(
@@ -470,7 +470,7 @@ SECTIONS: Final = (
                 f"{MESSAGES}::test_output_format",
             ),
             Row("thread", "refused", {"id": "t"}, "the SDK then sends the whole history"),
-            Row("max_tokens", "accepted", 9, "cut by the gateway's own count with `max_tokens = cut`", CUT),
+            Row("max_tokens", "accepted", 9, "cut by the gateway's count with `max_tokens = cut`", CUT),
             Row("metadata", "accepted", {"user_id": "u"}, "Claude Code's session is read from `user_id`", HINTS),
             Row("cache_control", "accepted", {"type": "ephemeral"}, "sessions keep the cache"),
             Row("betas", "accepted", ["b"]),
@@ -482,7 +482,7 @@ SECTIONS: Final = (
                 "context_management",
                 "honoured",
                 {"edits": [{"type": "clear_thinking_20251015"}]},
-                "its edits: see below",
+                "see its edits below",
                 WISHES,
             ),
             Row(
@@ -495,12 +495,12 @@ SECTIONS: Final = (
             Row("diagnostics", "ignored", {"a": 1}, _NO_FIELD),
             Row("inference_geo", "ignored", "us", _NO_FIELD),
             Row("user_profile_id", "ignored", "u", _NO_FIELD),
-            Row("workspace_id", "ignored", "w", "of Anthropic's console"),
+            Row("workspace_id", "ignored", "w", "belongs to Anthropic's console"),
             Row(
                 "fallbacks",
                 "honoured",
                 [{"model": "auto"}],
-                "asked in order where Cursor refuses a model; `x-caretway-model` names the one that answers. "
+                "if Cursor refuses a model, the next one is asked; `x-caretway-model` names the one that answers. "
                 '`"default"` and the entries\' own parameters are ignored; at most 8',
                 "contract/test_fallbacks.py::test_the_models_of_a_request_are_asked_in_order",
             ),
@@ -521,7 +521,7 @@ SECTIONS: Final = (
                 "compact_20260112",
                 "honoured",
                 {"pause_after_compaction": True, "trigger": {"type": "input_tokens", "value": 1}},
-                "with `pause_after_compaction`, above its trigger by the gateway's own count; else ignored: send "
+                "only with `pause_after_compaction`, above its trigger by the gateway's count; else ignored: send "
                 "`compaction`, or let the client compact",
                 WISHES,
             ),
@@ -576,7 +576,7 @@ SECTIONS: Final = (
                     kind,
                     "honoured",
                     {"tool": {"type": "tool_reference", "name": "f"}},
-                    "of tools that Anthropic connects to itself: ignored",
+                    "ignored for tools that Anthropic itself connects",
                     f"{MESSAGES}::test_tool_changes_among_the_messages",
                 )
                 for kind in ("tool_addition", "tool_removal")
@@ -642,8 +642,8 @@ The endpoints, and the effect of each request field in the types of openai {open
 | models, tools, health | `GET /v1/models`, `/v1/models/{{id}}`, `/v1/tools`, `/health`, `/healthz`, `/readyz`, [`/metrics`](deploy.md#prometheus), `/openapi.json` |
 | what the gateway does | `GET /caretway/v1/now` ... ([dashboard](dashboard.md#its-api)) |
 
-Most paths also work without `/v1`, with it twice, or with a slash at the end. `GET /` lists them. Errors, also in a stream, have
-`message`, `type`, `code` and `status` in the shape of the API ([codes](troubleshooting.md#error-codes)).
+Most paths also work without `/v1`, with it twice, or with a slash at the end; `GET /` lists them as JSON. Errors, also in a stream,
+have `message`, `type`, `code` and `status` in the shape of the API ([codes](troubleshooting.md#error-codes)).
 
 | header of a request | effect |
 |---|---|
@@ -657,10 +657,13 @@ Most paths also work without `/v1`, with it twice, or with a slash at the end. `
 | `x-caretway-model`, `x-caretway-model-reason` | the [model](models.md#names) that answers, with parameters, and why |
 | `x-caretway-backend` | the backend |
 | `x-caretway-ignored` | fields without effect |
-| `x-caretway-tools`, `x-caretway-tool-choice`, `x-caretway-pictures` | changed schemas; a demand that was not met; images that may not be seen |
-| `x-caretway-budget`, `x-caretway-passed-to` | a [budget](usage.md#budgets) above 80 %; the gateway of a [cluster](cluster.md) that answers |
+| `x-caretway-tools` | [changed](tools.md) tool schemas |
+| `x-caretway-tool-choice` | a demanded call that the model did not make |
+| `x-caretway-pictures` | images that the model may not see |
+| `x-caretway-budget` | a [budget](usage.md#budgets) above 80 % |
+| `x-caretway-passed-to` | the gateway of a [cluster](cluster.md) that answers |
 
-`input_tokens` and `count_tokens` are estimates, four bytes a token. `GET /v1/models` takes Anthropic's `limit`, `after_id` and
+`input_tokens` and `count_tokens` are estimates: four bytes are one token. `GET /v1/models` takes Anthropic's `limit`, `after_id` and
 `before_id` from clients that send `anthropic-version`. These APIs are not served and give a 404 that says so: embeddings, audio,
 images, videos, moderation, reranking, files, vector stores, batches.
 
@@ -671,7 +674,7 @@ images, videos, moderation, reranking, files, vector stores, batches.
 | honoured | it has its effect |
 | accepted | it needs no effect |
 | ignored | it has no effect, and is named in `x-caretway-ignored` unless its value asks for nothing |
-| refused | an error that names the field and the way out |
+| refused | the error names the field and what to do instead |
 
 Unknown fields are ignored and named. `null` is the same as absent. A wrong type is a 400, unless the field is not read.
 """  # noqa: E501  # rows of tables

@@ -170,9 +170,9 @@ Every setting has the same name everywhere: `agent_url` is the flag `--agent-url
 the TOML key `agent_url`. Flags win over variables, variables over the file, the file over the defaults. An empty
 variable counts as not set. `caretway config` shows the values in effect and where each one came from.
 
-The file is the one named by `--config` or `CARETWAY_CONFIG`, otherwise `caretway/config.toml` in the user's config
-directory if it exists (`$XDG_CONFIG_HOME` or `~/.config`; `~/Library/Application Support` on macOS). Its keys
-are the names below. A relative path in it starts at the file's own directory:
+The settings file is the one that `--config` or `CARETWAY_CONFIG` names, otherwise `caretway/config.toml` in the user's
+config directory (`$XDG_CONFIG_HOME` or `~/.config`; `~/Library/Application Support` on macOS). A relative path in it
+starts at the file's own directory:
 
 ```toml
 port = 8080
@@ -187,15 +187,14 @@ fast = "some-model-id"
 agent_quirks = { system = "message" }
 ```
 
-Few people need the settings of the last section. `--help` does not show them, and in the file they belong in the table
-`[advanced]`; they also work above it.
+`--help` does not show the settings of the last section. In the file they belong in the table `[advanced]`; they also
+work above it.
 
 Durations are seconds or have a unit (`150ms`, `90s`, `15m`, `2h`, `7d`); sizes are bytes or have one (`200kB`,
 `64MiB`). A secret has no flag, because other users of the machine can read command lines.
 
-There are two kinds of keys. `CURSOR_API_KEY` (`api_key`) is your Cursor key; the gateway sends it to Cursor.
-`CARETWAY_API_KEY` (`gateway_key`, or the file that `--api-key-file` names) is the gateway's own key; clients send it to
-the gateway."""
+`CURSOR_API_KEY` (`api_key`) is your Cursor key, which the gateway sends to Cursor. `CARETWAY_API_KEY` (`gateway_key`,
+or the file that `--api-key-file` names) is the gateway's own key, which clients send to the gateway."""
 
 
 def reference() -> str:
