@@ -1,7 +1,7 @@
 """HTTP/2 as a client, sans I/O: checks frames by RFC 9113 (frame size, flow-control windows, CONTINUATION flood,
 content-length, push), answers PING and SETTINGS, and counts the windows of both directions.
 
-Input: bytes in any chunking, and the connection's commands. Output: `Heard` values in order, and `data_to_send`. State:
+Input: bytes in any chunking, and the connection's commands. Output: `Heard` values in order, and `outgoing`. State:
 the windows, the closed halves of each stream, the peer's settings and HPACK table, the unfinished frame. Optimised for
 a DATA frame on an open stream, which costs a few comparisons; every other frame is rare. A frame that breaks the RFC
 raises `Http2Broken`; the matching GOAWAY is then ready to be sent.
@@ -107,7 +107,7 @@ class H2Codec:
         self._continued = 0  # CONTINUATION frames of `_block` so far
         self._fields = FieldReader()
         self.outgoing: list[bytes] = []
-        """Frames to send; `data_to_send` takes them."""
+        """Frames to send; the caller takes them."""
         self._table_sent = False
         self._takers: dict[int, Callable[[int, int, bytes, list[Heard]], None]] = {
             FrameType.DATA: self._take_data,
@@ -122,14 +122,6 @@ class H2Codec:
         }
 
     # -- sending -------------------------------------------------------------------------------------------------------
-
-    def data_to_send(self) -> bytes:
-        out = self.outgoing
-        if not out:
-            return b""
-        data = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
-        return data
 
     def greet(self) -> None:
         self.outgoing += (PREFACE, our_settings(self._first_receive_window))
@@ -150,6 +142,16 @@ class H2Codec:
         """How many bytes this stream may send now in one frame."""
         halves = self._streams.get(stream_id)
         return min(halves.send_window, self._send_window, self.max_frame_bytes) if halves is not None else 0
+
+    def send_whole(self, stream_id: int, data: bytes) -> bool:
+        """Send a message in one DATA frame. Returns False, and sends nothing, if the windows have no room for it."""
+        halves, size = self._streams.get(stream_id), len(data)
+        if halves is None or size > halves.send_window or size > self._send_window or size > self.max_frame_bytes:
+            return False
+        halves.send_window -= size
+        self._send_window -= size
+        self.outgoing.append(HEAD.pack(size << 8, 0, stream_id) + data)
+        return True
 
     def send(self, stream_id: int, data: bytes, *, end: bool) -> None:
         """Send one DATA frame of at most `room` bytes."""

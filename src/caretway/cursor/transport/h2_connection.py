@@ -112,15 +112,15 @@ class H2Writer:
                     sendable[stream_id] = stream
             self._life.sent += framed
             self.write()
-        if framing.outgoing:
-            self.write()
+        self.write()
 
     def write(self) -> None:
         """Write all framed bytes at once."""
-        data = self._framing.data_to_send()
-        if not data or self._over or self.transport is None:
+        outgoing = self._framing.outgoing
+        if not outgoing or self._over or self.transport is None:
             return
-        self.transport.write(data)
+        self.transport.write(b"".join(outgoing))
+        outgoing.clear()
         if self.blocked and self.transport.get_write_buffer_size() > CONTROL_BACKLOG_BYTES:
             self._not_read()
 
@@ -225,18 +225,24 @@ class H2Connection(asyncio.Protocol):
     # -- for the streams ----------------------------------------------------------------------------------------------
 
     def queue(self, stream: H2Stream, data: bytes) -> None:
+        """Send a message. It is framed at once if its windows and the socket have room; otherwise it waits its turn."""
+        out, waiting = self._out, stream.outbox.size
         if stream.over:
             return
-        waiting = stream.outbox.size
+        if not waiting and not out.blocked and self._framing.send_whole(stream.id, data):
+            self._life.sent += len(data)
+            if not out.reading:  # the end of a read writes what it caused
+                out.soon()
+            return
         if waiting and waiting + len(data) > self._limits.max_unsent_bytes:
             self.reset(stream)
             error = cut(f"{self._host} does not take what is sent; {waiting} bytes are waiting")
             self._loop.call_soon(stream.tell_end, error)  # soon: we are inside a call of the owner's
             return
         stream.outbox.add(data)
-        self._out.sendable[stream.id] = stream
-        if not self._out.reading:  # the end of a read writes what it caused
-            self._out.soon()
+        out.sendable[stream.id] = stream
+        if not out.reading:
+            out.soon()
 
     def reopen_window(self, stream: H2Stream) -> None:
         size = stream.unread
@@ -294,8 +300,10 @@ class H2Connection(asyncio.Protocol):
             self._break(broken)
         finally:
             out.reading = False
-        if out.sendable or self._framing.outgoing:
+        if out.sendable:
             out.flush()
+        elif self._framing.outgoing:
+            out.write()
         if thick and len(self._streams) > 1 and size < SMALL_READ_BYTES and self._cause is None:
             self._look_away()
 

@@ -35,12 +35,18 @@ class Pair:
         self.ours.greet()
         self.carry()
 
+    def said(self) -> bytes:
+        """What our side wants to send now."""
+        data = b"".join(self.ours.outgoing)
+        self.ours.outgoing.clear()
+        return data
+
     def carry(self) -> list[f.Heard]:
         """Everything either side has to say, until both are silent."""
         heard: list[f.Heard] = []
         self.events = []
         while True:
-            there, back = self.ours.data_to_send(), self.theirs.data_to_send()
+            there, back = self.said(), self.theirs.data_to_send()
             if there:
                 self.events += self.theirs.receive_data(there)
             if back:
@@ -124,6 +130,19 @@ def test_windows_are_kept_on_both_sides() -> None:
     pair.theirs.increment_flow_control_window(room, stream)
     pair.theirs.increment_flow_control_window(room)
     assert {type(each).__name__ for each in pair.carry()} == {"WindowOpened"}
+
+
+def test_a_message_goes_in_one_frame_or_waits() -> None:
+    pair, stream = ready()
+    assert not pair.ours.send_whole(stream, b"x" * (f.FRAME_BYTES + 1))
+    for _ in range(f.FIRST_WINDOW // 16_000):
+        assert pair.ours.send_whole(stream, b"x" * 16_000)
+    left = f.FIRST_WINDOW % 16_000
+    assert not pair.ours.send_whole(stream, b"x" * (left + 1))
+    assert pair.ours.room(stream) == left  # what did not fit took nothing
+    assert pair.ours.send_whole(stream, b"x" * left)
+    pair.carry()  # their windows held
+    assert not pair.ours.send_whole(stream + 2, b"x")
 
 
 def test_a_smaller_initial_window_holds_for_open_streams_too() -> None:
@@ -234,7 +253,7 @@ def test_a_peer_that_breaks_the_rules_is_told_which(broken: tuple[bytes, Code]) 
         pair.ours.receive(data)
     assert caught.value.code is code
     assert caught.value.stream_id == struct.unpack(">I", data[last_frame(data) + 5 :][:4])[0]
-    assert pair.ours.data_to_send().endswith(frame(FrameType.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
+    assert pair.said().endswith(frame(FrameType.GOAWAY, 0, 0, struct.pack(">II", 0, code)))
 
 
 def test_data_before_the_head_is_refused() -> None:
