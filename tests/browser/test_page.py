@@ -148,6 +148,24 @@ async def test_no_tab_leaves_the_screen_or_shuts_anybody_out(opens: Opens, width
 
 
 @pytest.mark.all
+async def test_tables_fit_at_each_width(opens: Opens) -> None:
+    """With cells as wide as a long conversation and a waiting turn make them."""
+    async with gateway() as client:
+        await some_use(client)
+        long: dict[str, Any] = {"role": "user", "content": f"sim: say ready\n{'word ' * 60_000}"}
+        said = await client.chat([long], model="composer-2.5")
+        await client.chat([long, said.message, {"role": "user", "content": "sim: say go"}], model="composer-2.5")
+        await client.chat([{"role": "user", "content": LOOK_UP}], model="composer-2.5", tools=[tool("lookup", "key")])
+        page = await opens(client.gateway.base_url)
+        for name in ("overview", "conversations", "usage", "models"):
+            await go(page, name)
+            await page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true })")
+            for width in (360, 600, 768, 900, 1000, 1200):
+                await page.set_viewport_size({"width": width, "height": 800})
+                assert await outside(page) == [], (name, width)
+
+
+@pytest.mark.all
 async def test_a_tool_loop_of_the_openai_sdk_is_seen_live(opens: Opens) -> None:
     async with gateway() as client, AsyncOpenAI(base_url=f"{client.gateway.base_url}/v1", api_key="local") as openai:
         page = await opens(client.gateway.base_url)

@@ -99,7 +99,7 @@ function columns(rows) {
   return [
     col("Last step", (row) => [when(row.last_at), row.live && h("div", null, badge(STATES[row.live], STATE_TONES[row.live]))]),
     who("Client", (row) => [plain(row.client) || UNKNOWN, row.key && h("div", { class: "muted small" }, plain(row.key))]),
-    col("Model", (row) => plain(row.model) || UNKNOWN),
+    who("Model", (row) => plain(row.model) || UNKNOWN),
     any("opening") && path("First words", (row) => h("span", { class: "small", dir: "auto" }, row.opening ? plain(row.opening) : UNKNOWN)),
     num("Steps", (row) => count(row.responses)),
     col("Outcome", (row) => [ended(row), Object.entries(row.errors).map(([name, times]) => name !== row.error && h("div", null, badge(`${count(times)} ${plain(name)}`, "bad"))), row.sessions.replayed && h("div", null, badge(`sent again ${count(row.sessions.replayed)}×`, "warn"))]),

@@ -99,38 +99,31 @@ export const path = (title, cell) => ({ title, cell, kind: "path" });
 export const who = (title, cell) => ({ title, cell, kind: "who" });
 export const num = (title, cell) => ({ title, cell, kind: "number" });
 
-/** A table that becomes a list of cards on a narrow screen. Roles are explicit, because CSS `display` removes them.
+const MANY = 8;
+
+/** A table that becomes a list of cards where it does not fit. Roles are explicit, because CSS `display` removes them.
  * `hrefOf`: the target of a row; the link in the first cell fills the row. */
 export function table(caption, columns, rows, keyOf, hrefOf) {
   const filled = (row, column, index) => {
     const href = index === 0 && hrefOf?.(row);
     return href ? h("a", { href, class: "whole" }, column.cell(row)) : h("div", null, column.cell(row));
   };
+  const head = (column) => h("th", { role: "columnheader", scope: "col", class: column.kind }, column.title || h("span", { class: "unseen" }, "Actions"));
+  const line = (row, index) =>
+    h(
+      "tr",
+      { role: "row", "data-key": keyOf ? keyOf(row) : String(index), class: hrefOf?.(row) ? "linked" : null },
+      columns.map((column, place) => h("td", { role: "cell", class: column.kind, "data-title": column.title || null }, filled(row, column, place))),
+    );
   return h(
-    "table",
-    { role: "table", class: "cards" },
-    h("caption", { class: "unseen" }, caption),
+    "div",
+    { class: columns.length > MANY ? "fit many" : "fit" },
     h(
-      "thead",
-      { role: "rowgroup" },
-      h(
-        "tr",
-        { role: "row" },
-        columns.map((column) =>
-          h("th", { role: "columnheader", scope: "col", class: column.kind }, column.title || h("span", { class: "unseen" }, "Actions")),
-        ),
-      ),
-    ),
-    h(
-      "tbody",
-      { role: "rowgroup" },
-      rows.map((row, index) =>
-        h(
-          "tr",
-          { role: "row", "data-key": keyOf ? keyOf(row) : String(index), class: hrefOf?.(row) ? "linked" : null },
-          columns.map((column, place) => h("td", { role: "cell", class: column.kind, "data-title": column.title || null }, filled(row, column, place))),
-        ),
-      ),
+      "table",
+      { role: "table" },
+      h("caption", { class: "unseen" }, caption),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(head))),
+      h("tbody", { role: "rowgroup" }, rows.map(line)),
     ),
   );
 }
