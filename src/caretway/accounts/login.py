@@ -194,7 +194,7 @@ POLL: Final = "/auth/poll"
 PAGE: Final = "/loginDeepControl"
 MAX_QUESTIONS: Final = 150
 MAX_FAILURES: Final = 3
-"""The number of consecutive answers, neither "not yet" nor a token, after which polling gives up."""
+"""Polling gives up after this many consecutive answers that are neither "not yet" nor a token."""
 FIRST_PAUSE_S: Final = 1.0
 PAUSE_GROWTH: Final = 1.2
 LONGEST_PAUSE_S: Final = 10.0

@@ -48,7 +48,8 @@ MAX_LANES: Final = 16
 """Concurrent streams of one connection."""
 MAX_LANE_CHARS: Final = 128
 MAX_VALUES: Final = 500_000
-"""Most values in a message's JSON, even if HTTP allows more: skipping more takes longer than a few milliseconds."""
+"""The limit of values in a message's JSON, even if HTTP allows more: to skip more takes longer than a few
+milliseconds."""
 _DROPPED: Final = frozenset({"connection", "upgrade", "x-request-id", "content-length", "content-encoding"})
 _TOLD: Final = frozenset({b"retry-after", b"x-should-retry", b"x-request-id"})
 """Headers of an error that clients use."""

@@ -299,7 +299,7 @@ def summary(verdicts: Mapping[str, CaseVerdict], style: Style) -> str:
 
 
 def how_to_send(service: str) -> list[str]:
-    """Only answers from Cursor's own address are worth sending."""
+    """How to send the receipt. Only a receipt from Cursor's own address is worth sending."""
     if service != CURSORS_OWN:
         return [f"it is of {service}: there is no need to send it"]
     return [

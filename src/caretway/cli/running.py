@@ -37,7 +37,7 @@ _MAX_NOTE: Final = 10_000
 _MAX_ANSWER: Final = 8_000_000
 _ASK_S: Final = 10.0
 PROBE_S: Final = 0.5
-"""The timeout for an address without a note, where another program may listen and not answer."""
+"""The timeout for an address that no gateway has announced: another program may listen there and not answer."""
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses for listening only
 
 

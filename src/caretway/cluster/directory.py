@@ -154,7 +154,7 @@ class Directory:
         return found
 
     def not_there(self, replica_id: str) -> None:
-        """Forget a replica that did not answer as itself, until its next heartbeat could have come."""
+        """Avoid a replica for `ALIVE_S`: it did not answer, or another replica answered at its address."""
         self._known.pop(replica_id, None)
         if len(self._gone) > 1000:
             self._gone.clear()

@@ -300,7 +300,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_S: Final = 2.0
 ACCEPT_S: Final = 5.0
-"""For a peer to read a request's head. The response itself has no time limit here."""
+"""Seconds for a peer to read a request's head. The response itself has no time limit here."""
 KEPT: Final = 32
 """Connections to one gateway that are kept for the next requests."""
 SESSIONS: Final = 8192

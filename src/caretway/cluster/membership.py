@@ -45,7 +45,8 @@ HOPS: Final = Family(
     ("way", "outcome"),
 )
 SHOWN: Final = 40
-"""Most gateways in the dashboard's list; the rest is counted. Every open dashboard gets the list at each change."""
+"""How many gateways the dashboard lists; the others are only counted. Every open dashboard gets the list at each
+change."""
 TICKET_SLACK_S: Final = 3600.0
 """A ticket outlives the longest parking by the length of the response before it."""
 

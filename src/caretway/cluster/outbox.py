@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 HOLD_S: Final = 0.1
 """Longest wait, at the end of a response, for its stored copy."""
 AGAIN_S: Final = 1.0
-"""Between two attempts to write counts while Redis is away."""
+"""Seconds between two attempts to write counts while Redis is away."""
 LAST_S: Final = 2.0
 """Longest wait when the outbox closes."""
 COUNT_DELAY_S: Final = 0.2

@@ -35,7 +35,7 @@ MARKS_KEPT_S: Final = 450 * 86_400
 MAX_VOID: Final = 4_096
 """Void claims whose amounts are still to be taken back."""
 LONGEST_WINDOW: Final = 400
-"""Most days that are added up: a period is a billing cycle, or all time."""
+"""How many days are added up at most: a period is a billing cycle, or all time."""
 MAX_TIDIED: Final = 10_000
 """Hashes whose old days this process has deleted."""
 ALL_DAYS: Final = "all"

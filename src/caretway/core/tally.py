@@ -115,16 +115,16 @@ class Tally(Struct):
     spoken_chars: int = 0
     spoken_tokens: int = 0
     _since: int = 0
-    """Added by earlier responses and by results since then; always an estimate."""
+    """Tokens that responses and results have added since that checkpoint; always an estimate."""
     _counted: bool = False
-    """Whether a checkpoint of this response has reported the context."""
+    """Whether a checkpoint of this response has reported the context, results included."""
     _used: int = 0
     """The last context that upstream reported."""
     _said_then: int = 0
     """Output of this response at the last checkpoint, which the context includes."""
     _awaited: int = 0
-    """Tokens of this response's results until upstream confirms them, because a checkpoint may belong to the previous
-    step."""
+    """Tokens of the results that began this response, until a checkpoint includes them: the next checkpoint may belong
+    to the previous step."""
     _call_chars: int = 0
     _before_calls: int | None = None
     """`spoken_tokens` at the first call of this response."""
@@ -135,17 +135,17 @@ class Tally(Struct):
     _rounds: int = 1
     _responses: int = 1
     _lost: bool = False
-    """Whether an attempt was lost, which is not counted."""
+    """Whether an attempt was lost, whose tokens are not counted."""
     _repeats: bool = False
     """Whether a new attempt may repeat output that this response has counted."""
     _estimates: int = 0
-    """Sum of the reported contexts of earlier responses."""
+    """Sum of the inputs that earlier responses reported."""
     _warm: bool = False
     """Whether upstream's cache may still have the context of the previous response."""
     _read_before: int = 0
     """The context of the previous response, if upstream reported it."""
     _added: int = 0
-    """Tokens that the previous response and its results have added since."""
+    """Tokens that the previous response's output and its results have added to that context."""
     _shared: int = 0
     """Tokens that this response shares with the previous response, as reported to the client."""
     _shared_before: int = 0
@@ -274,7 +274,7 @@ class Tally(Struct):
         return Usage(whole, run.output_tokens, read, written, run.reasoning_tokens, run=run)
 
     def _fitted(self, whole: int, steps: int) -> int:
-        """The context of the last of several model calls without a checkpoint: the known context plus the average
-        excess of a call over it (Cursor's own instructions)."""
+        """The context of the last of several model calls without a checkpoint: the expected context plus the average
+        difference between a call's input and its estimate (Cursor's own instructions)."""
         average = (self._estimates + self.expected) // self._responses
         return max(1, min(self.expected + whole // steps - average, whole))

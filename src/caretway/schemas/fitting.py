@@ -123,7 +123,7 @@ def fit_schema(
 
 
 def _passes(rules: SchemaRules) -> tuple[SchemaRules, ...]:
-    """Merged unions can create mixed enums, and a tuple becomes a union; running both passes twice removes all."""
+    """The rules of each pass. Both run twice: merged unions can create mixed enums, and a tuple becomes a union."""
     if not (rules.unions and rules.values):
         return (rules,)
     return (replace(rules, values=False), replace(rules, unions=False)) * 2

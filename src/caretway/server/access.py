@@ -109,12 +109,12 @@ class Admission:
 KEY_PREFIX: Final = "cw-"
 ANY: Final = "*"
 SEND_KEY: Final = "Give the client your Cursor API key as its API key (`x-api-key: KEY`, or `Authorization: Bearer`)."
+"""The hint if every client brings its own account."""
 OWN_KEY: Final = (
     "Give the client the gateway's key as its API key: the value of CARETWAY_API_KEY, or one from `caretway key new`. "
     "It is not your Cursor key. It is sent as `x-api-key: KEY`, or with `Authorization: Bearer`."
 )
-"""Logs hide all words after the last one of these, so nothing follows it."""
-"""The hint where every client brings its own account."""
+"""The hint if the gateway requires a key. Logs hide all words after the last one, so nothing follows the hint."""
 
 _KEY_HEADERS: Final = ("x-caretway-key", "x-api-key")
 _PREFLIGHT_AGE_S: Final = b"600"

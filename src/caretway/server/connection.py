@@ -340,7 +340,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport.abort()
 
     def switch(self, make: MakeSuccessor) -> None:
-        """Give the socket to another protocol after the 101. Bytes that arrived before it were read as HTTP: then the
+        """Give the socket to another protocol after the 101. If bytes arrived before it, they were read as HTTP, so the
         connection is aborted."""
         transport, spoke_early = self._transport, self._deaf
         self._deaf = True

@@ -265,7 +265,7 @@ class ResponseWriter:
         self._on_writable = wake
 
     def wake_at(self, when: float, wake: Callable[[], None]) -> None:
-        """Set the connection's wake-up time. Not after the end: the next request may have set its own."""
+        """Set the connection's wake-up time. Ignored after the end, because the next request may have set its own."""
         if not self.complete:
             self._transport.wake_at(when, wake)
 

@@ -21,14 +21,14 @@ SMALL: Final = 64 * 2**10
 """Bytes: a smaller body decodes in a few milliseconds, whatever it holds."""
 LARGE: Final = 2**20
 BUSY: Final = 8_000
-"""Most values of a body that is processed between two events of another stream."""
+"""A body with at most this many values is processed in one step, without a thread."""
 _PIECE: Final = 256 * 2**10
 """Bytes that are decoded in one step, unless they are one string."""
 _SPACE: Final = b" \t\r\n"
 _AS_ZEROS: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG: Final = b"0" * MAX_DIGITS
 _MAX_MARGIN: Final = 1024
-"""Most white space before a body."""
+"""How much white space is skipped before a body."""
 _OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
 

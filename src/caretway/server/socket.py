@@ -34,8 +34,8 @@ IDLE_S: Final = 3600.0
 CLOSE_S: Final = 5.0
 """Seconds that the peer has for its closing frame."""
 MAX_UNSENT: Final = 2**20
-"""Bytes that the client has not read yet. Above this number nothing is read from it: responses to its pings could not
-leave."""
+"""Bytes that the client has not read yet. Above this number nothing is read from the client, because the responses to
+its pings could not leave."""
 SLICE: Final = 2048
 """Bytes that are parsed in one step: some hundred frames at most."""
 FRAMES_AT_ONCE: Final = 256

@@ -250,7 +250,7 @@ class _WriterThread:
         return Spent(*self._db.execute(SUM, (scope, since)).fetchone())
 
     def _prune(self) -> None:
-        """Deletes the oldest conversations: a conversation has no known end."""
+        """Deletes conversations that are no longer used: a conversation has no known end."""
         self._batches += 1
         if self._batches % PRUNE_EVERY != 1:
             return

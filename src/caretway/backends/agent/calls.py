@@ -1,5 +1,5 @@
-"""The table of a turn's tool calls: it finds the call that an exec belongs to, answers calls that a new attempt
-repeats from memory without showing them twice, holds back late calls, and limits number and size. Pure.
+"""The table of a turn's tool calls. It finds the call that an exec belongs to, answers from memory the calls that a new
+attempt repeats, shows no call twice, holds back late calls, and limits number and size. Pure.
 
 A call is being written, then asked for, then answered; a checkpoint that holds its result removes it from the table.
 
@@ -44,7 +44,7 @@ class Call(Struct, eq=False):
     convert: Convert | None = None
     """Turns the client's result into messages for the exec; None if the call runs in the gateway."""
     wire_ids: tuple[str, ...] = ()
-    """All ids that the server uses for the call."""
+    """The newest ids that the server uses for the call."""
     own_id: bool = False
     """In this attempt the server used a second id in addition to the call's own id."""
     state: CallState = CallState.WRITING
@@ -206,7 +206,7 @@ MAX_CALLS: Final = 20_000
 MAX_OPEN_CALLS: Final = 512
 """Calls in the table: being written, asked for, or answered but in no checkpoint."""
 MAX_WIRE_IDS: Final = 8
-"""Ids that are kept for one call: each attempt may use new ids."""
+"""Earlier ids that are kept for one call, besides the newest: each attempt may use new ids."""
 MAX_ARGUMENT_CHARS: Final = 1024 * 1024
 """Arguments of one call, as JSON. The response quotes them, in some dialects several times, all in memory at once."""
 MAX_REMEMBERED_BYTES: Final = 64 * 1024 * 1024
@@ -505,7 +505,8 @@ class CallTable:
     # ---- finding a call
 
     def _by_id(self, ids: Sequence[str]) -> Call | None:
-        """The call with the first of `ids`, its own id. Another id may be shared by several calls with own ids."""
+        """The call with the first of `ids`, which is the call's own. The other ids find only calls without an own id,
+        because several calls with own ids may share another id."""
         for one in ids:
             call = self._ids.get(one)
             if call is not None and (one == ids[0] or not call.own_id):

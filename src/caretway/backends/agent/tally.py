@@ -1,5 +1,5 @@
 """Reads Cursor's token counts (deltas, checkpoints, `turn_ended`) into the tally of a turn, and checks whether the
-prompt fills the model's context window. Pure.
+prompt may be too large for the model's context window. Pure.
 
 Cursor counts output while it arrives, the context at each checkpoint, and at the end of the run the total of all its
 model calls.

@@ -23,7 +23,7 @@ from .sent_limits import MAX_MESSAGE_BYTES
 log = logging.getLogger(__name__)
 
 MAX_QUIET_S: Final = 1.5
-"""The longest wait of a model."""
+"""The longest wait that a model can get."""
 MARGIN: Final = 1.25
 EASE: Final = 0.5
 """The fraction by which the wait approaches the needed wait after each step without a late sibling."""
@@ -58,7 +58,7 @@ def after_late_sibling(quiet: float, silence: float, cap: float) -> StepWait:
 
 
 def after_clean_step(quiet: float, usual: float) -> StepWait:
-    """The wait after a step without a late call. `usual` is the longer of the step's needed wait and the usual wait."""
+    """The wait after a step without a late call: closer to `usual`, the wait that is usual or that the step needed."""
     if quiet <= usual:
         return StepWait(quiet, "the step needed it")
     eased = quiet - (quiet - usual) * EASE

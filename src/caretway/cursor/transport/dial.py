@@ -1,7 +1,7 @@
 """Opens one connection to Cursor: DNS, TCP, connect timeout, TLS (own CA file, TLS 1.2, host name check, ALPN),
 directly or through a proxy, or on a given socket. Each failure becomes UPSTREAM_DOWN with a reason.
-A `Dial` also names the `Origin`, so that the transports need only its name for their request heads, and no addresses,
-proxies and certificates. A `Dialler`, which knows the proxies, opens all outgoing connections of this process.
+A `Dial` also names the `Origin`: transports put that name into request heads, and know no addresses, proxies or
+certificates. A `Dialler`, which knows the proxies, opens all outgoing connections of this process.
 """
 
 import asyncio

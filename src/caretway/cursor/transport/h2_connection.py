@@ -41,7 +41,8 @@ class NotHttp2(GatewayError):
 
 
 def speaks_http2(first_bytes: bytes | bytearray) -> bool | None:
-    """A server's first frame is SETTINGS; `HTTP/1.1 400` has a P where the type would be. None: too few bytes yet."""
+    """Whether the first frame is SETTINGS, as HTTP/2 demands: `HTTP/1.1 400` has a P in place of the type. None: too
+    few bytes yet."""
     return first_bytes[_TYPE_AT] == FrameType.SETTINGS if len(first_bytes) > _TYPE_AT else None
 
 
@@ -76,7 +77,7 @@ class H2Writer:
         self.sendable: dict[int, H2Stream] = {}
         """Streams with data to send, in turn: each sends one frame and goes to the back."""
         self.reading = False
-        """Whether a read is being processed, whose end flushes."""
+        """Whether a read is being processed; its end sends what is queued."""
         self.blocked = False
         """The transport's buffer is full."""
         self._stuck = False  # a stream found its window shut and left `sendable`

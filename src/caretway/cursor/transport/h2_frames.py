@@ -26,7 +26,7 @@ from .identity import read_fields
 MAX_FIELDS_BYTES: Final = 64 * 1024
 """A response's header list, encoded and by HPACK's count."""
 MAX_KNOWN: Final = 16
-"""Cached blocks, which bounds the memory for a peer whose blocks all differ."""
+"""The number of cached blocks, which bounds the memory if all of a peer's blocks differ."""
 MAX_DIGITS: Final = 18
 MAX_KNOWN_BYTES: Final = 1024
 """Longer blocks are not cached."""

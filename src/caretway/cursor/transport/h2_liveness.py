@@ -80,7 +80,7 @@ class Liveness:
         self._alarm = DeadlineTimer(loop)
         self.heard_at = self._asked_at = self._answered_at = loop.time()
         self.heard = self.sent = 0
-        """Bytes, counted by the connection; of the sent bytes only the streams' data."""
+        """Bytes that the connection has received and sent; `sent` counts only the streams' data."""
         self._proven = 0  # sent bytes that the peer has certainly read
         self._asked = 0
         self._question: PendingPing | None = None
@@ -112,7 +112,8 @@ class Liveness:
             self._alarm.set(self._limits.idle_timeout_s, self._connection.idle)
 
     def doubt(self) -> None:
-        """A caller timed out: ping now with a short deadline. Ignored while a ping is outstanding."""
+        """A caller timed out: the connection is in doubt until the next answer. Ping now with a short deadline, unless
+        such a PING is outstanding."""
         if self._doubted:
             return
         self._doubted = True

@@ -25,7 +25,7 @@ class TransportLimits(Struct, frozen=True):
     ready_timeout_s: float = 5.0
     """From an open socket to the peer's HTTP/2 SETTINGS. (The dial limits the time to open the socket.)"""
     dial_again_s: float = 2.0
-    """An older attempt to connect gets a parallel attempt, which new waiters join."""
+    """After this time an attempt to connect gets a parallel attempt, which new waiters join."""
     slot_timeout_s: float = 30.0
     """How long a run or a call waits for a free place when every connection is full."""
     call_timeout_s: float = 30.0
@@ -44,7 +44,7 @@ class TransportLimits(Struct, frozen=True):
     ping_timeout_s: float = 10.0
     """A connection whose PING is unanswered for this long is dead, even if it sends data."""
     doubt_timeout_s: float = 3.0
-    """`ping_timeout_s` after a run timed out on the connection, or began after a silence."""
+    """Replaces `ping_timeout_s` after a run timed out on the connection, or began after a silence."""
     sure_s: float = 2.0
     """How long received data proves a connection. On HTTP/2 a run that begins later sends a PING, and a connection with
     an older unanswered PING takes no new runs; on HTTP/1.1 a run takes no kept connection with older data."""

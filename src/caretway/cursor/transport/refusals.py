@@ -28,7 +28,7 @@ _OWN_MODELS: Final = ("auto", "default", "composer", "sim-")
 
 
 class AskedRun(Struct, frozen=True):
-    """The refused run, whose facts rule causes out."""
+    """Facts about the refused run that rule out causes."""
 
     model: str = ""
     tools: bool = False

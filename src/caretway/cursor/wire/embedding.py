@@ -1,7 +1,7 @@
 """Builds protobuf messages from encoded bytes (tag, length, payload), also nested messages, and copies large parts
 once.
-For large parts that many messages share, which the library would build and copy for each message. Parts are joined in
-the order of field numbers, so that the bytes equal the library's.
+This is for large parts that many messages share: the library would build and copy them for each message. Parts are
+joined in the order of field numbers, so that the bytes equal the library's.
 """
 
 import struct

@@ -189,8 +189,8 @@ class EnvelopeReader:
     )
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, stand_ins: Mapping[int, bytes] = NO_STAND_INS) -> None:
-        """`stand_ins` maps the first byte of messages that may be dropped if they exceed the limit to a substitute.
-        Such a message is not buffered."""
+        """`stand_ins`: first byte -> substitute, for messages that are dropped if they exceed the limit. Such a message
+        is not buffered."""
         self._rest = bytearray()
         self._cap = max_frame_bytes
         self._light = min(max_frame_bytes, HEAVY_BYTES)

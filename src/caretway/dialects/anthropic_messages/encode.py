@@ -376,7 +376,7 @@ def message_object(
 
 
 def _stop(reason: ev.StopReason, sequence: str | None, *, called: bool) -> tuple[str, str | None]:
-    """Clients run a call only if the stop reason is `tool_use`."""
+    """(stop reason, stop sequence). With calls it is `tool_use`, because clients run calls for no other reason."""
     if called:
         return "tool_use", None
     return _STOP[reason], sequence if reason is ev.StopReason.STOP_SEQUENCE else None

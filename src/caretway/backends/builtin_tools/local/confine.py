@@ -4,8 +4,8 @@ regular files, never a device or FIFO. Standard library only.
 A path is walked one component at a time from a descriptor of the workspace's root. Each component is opened relative to
 the previous descriptor, without following links. A symbolic link is read and its target walked by the same rules. `..`
 returns to the previous open descriptor, never through the file system, so nothing can change between check and use.
-Hard links look like files. A device or a FIFO is recognised before opening, which alone can have effects, and again on
-the descriptor.
+Hard links look like files. A device or a FIFO is recognised before opening, because opening one can have effects, and
+again on the descriptor.
 """
 
 import errno
