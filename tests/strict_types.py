@@ -37,6 +37,7 @@ OURS: Final = {
     "headers": "in a failed message of a WebSocket, beside the error: Codex looks for them there",
     "name": "in the end of a call's arguments: the types of older SDKs demand it",
     "tools": "in a response: what the client sent is repeated as it is, whatever it was",
+    "annotations": "in a piece of Chat Completions: OpenAI's own search models send them there",
     "reason": "in an error: what Cursor said, where it named its reason",
     "store": "in a response: OpenAI's own API repeats it, its type does not have it",
 }
@@ -142,6 +143,8 @@ def _cut(value: Any, holder: str) -> Any:
 def _ours(key: str, holder: str, object_: Mapping[str, Any]) -> bool:
     kind = object_.get("type")
     match key:
+        case "annotations":
+            return holder == "delta"
         case "status":
             return holder == "error" or kind == "custom_tool_call"
         case "reason":

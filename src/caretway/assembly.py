@@ -35,7 +35,7 @@ from .config.secrets import gateway_keys, secrets_in
 from .core.errors import ErrorKind, GatewayError
 from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
-from .core.turn import Backend, StageFactory
+from .core.turn import Abilities, Backend, StageFactory
 from .cursor.transport.h2_transport import open_transport
 from .dashboard.api import routes as page_routes
 from .dashboard.content import KeptContent
@@ -56,7 +56,14 @@ from .sessions.live import REPLICA
 from .sessions.loop_history import loop_guard
 from .sessions.manager import SessionLimits, Sessions
 from .sessions.response_file import AccountResponses, ResponseFile
-from .sessions.stages import honour_max_tokens, output_format, stop_sequences, token_cut, with_instructions
+from .sessions.stages import (
+    honour_max_tokens,
+    honour_web_search,
+    output_format,
+    stop_sequences,
+    token_cut,
+    with_instructions,
+)
 from .sessions.store import SqliteStore, StoredConversations
 from .sessions.write_behind import WriteBehind
 from .upstream import (
@@ -380,13 +387,15 @@ class OpenTenant(Struct, frozen=True):
     catalogue: ModelCatalogue
 
 
-def _preparation(settings: Settings) -> Callable[[TurnRequest], TurnRequest]:
+def _preparation(settings: Settings, abilities: Abilities) -> Callable[[TurnRequest], TurnRequest]:
     """Builds the function that applies settings to every request before it is planned."""
     steps = [with_instructions]
     if settings.tool_strict:
         steps.insert(0, demand_tools)
     if settings.max_tokens == "cut":
         steps.append(honour_max_tokens)
+    if abilities.searches_web:
+        steps.append(honour_web_search)
     if len(steps) == 1:
         return steps[0]
     return lambda request: reduce(lambda so_far, step: step(so_far), steps, request)
@@ -477,7 +486,7 @@ def open_tenant(
             sessions,
             catalogue,
             services.observer,
-            prepare=_preparation(settings),
+            prepare=_preparation(settings, backend.abilities),
             backend=backend.name,
             pace=pace,
             images=_images(settings),

@@ -360,12 +360,11 @@ def _setup(settings: Settings, name: str) -> AgentSetup:
             history_carrier=quirks.history,
             replay_action=quirks.replay,
             replay_tool_names=quirks.names,
-            web=settings.web_search == "cursor",
+            web=settings.web_search,
         ),
         buffer_bytes=settings.stream_buffer_bytes,
         model_shape=quirks.model,
         check_limits=quirks.limits,
-        web_search=settings.web_search,
         account=subject,
         tools=tool_policy(
             LocalSetup(
@@ -374,6 +373,7 @@ def _setup(settings: Settings, name: str) -> AgentSetup:
                 settings.workspaces,
                 process_environment(),
                 guard=guard_settings(settings),
+                web=settings.web_search == "cursor",
             )
         ),
     )

@@ -254,9 +254,15 @@ class CallPlayer:
             return
         self.voice.close_thought()
         self.next_query += 1
+        model_call = self.ids.new("model")
+        if (shown := queries.shown(query, ids.inner)) is not None:
+            self.exchange.write(updates.call_started(ids.envelope, shown, model_call))
         text = queries.text(await self.pending.ask(query))
+        if (shown := queries.shown(query, ids.inner, text)) is not None:
+            self.exchange.write(updates.call_completed(ids.envelope, shown, model_call))
         call = InputCall(ids.inner, kind, msgspec.json.encode(args).decode())
-        await self._record([call], [InputResult(ids.inner, kind, text, not queries.agreed(text))], [])
+        result = InputResult(ids.inner, kind, text, not queries.agreed(text))
+        await self._record([call], [result], [shown] if shown is not None else [])
 
     async def _record(
         self, calls: Sequence[InputCall], results: Sequence[InputResult], shown: Sequence[pb.ToolCall]

@@ -50,6 +50,27 @@ def request(kind: str, args: dict[str, Any], number: int, call_id: str) -> pb.In
     return message
 
 
+FOUND: Final = pb.WebSearchReference(
+    title="A simulated page", url="https://example.invalid/simulated", chunk="What the simulated page says."
+)
+"""What every simulated web search finds."""
+
+
+def shown(query: pb.InteractionQuery, call_id: str, answer: str = "") -> pb.ToolCall | None:
+    """The call that the updates show for a web search, with its result once there is an answer; None for other
+    queries."""
+    if query.WhichOneof("query") != "web_search_request_query":
+        return None
+    call = pb.ToolCall(tool_call_id=call_id)
+    call.web_search_tool_call.args.CopyFrom(query.web_search_request_query.args)
+    result = call.web_search_tool_call.result
+    if agreed(answer):
+        result.success.references.append(FOUND)
+    elif answer:
+        result.rejected.reason = answer
+    return call
+
+
 def text(response: pb.InteractionResponse) -> str:
     """`approved`, `rejected: REASON`, `error: ...` or `success`."""
     kind = response.WhichOneof("result")

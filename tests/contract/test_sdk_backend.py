@@ -585,3 +585,12 @@ async def test_the_loop_guard_sees_what_the_sdk_has_done_here(tmp_path: Path) ->
         assert simulator.stats.as_dict()["execs_asked"] < 60
         moved = await reply_to(backend, ask(read + "sim: say done"))
         assert (moved.error, moved.text) == (None, "done")
+
+
+@LONG
+async def test_the_sdk_searches_the_web_and_does_not_report_it(tmp_path: Path) -> None:
+    asked = 'sim: query web_search {"search_term": "x"}\nsim: result'
+    async with sdk(tmp_path, web_search="cursor") as backend:
+        turn = await backend.start(TurnRequest("composer-2.5", (user(asked),), web_search=True))
+        reply = fold(await response(turn))
+        assert (reply.text, [type(part) for part in reply.parts]) == ("approved", [Text])

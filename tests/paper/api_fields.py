@@ -56,6 +56,7 @@ _BY_WORDS: Final = "asked for in the prompt; `caretway` says whether the answer 
 _HERE: Final = "cut by the gateway's count with `max_tokens = cut`"
 _ONE: Final = "1; send the request again for another answer"
 _HOSTED: Final = "runs on the provider's servers; not offered to the model"
+_SEARCH: Final = "unless [Cursor searches](tools.md#web-search)"
 _CLIENT_S: Final = "the schema is Anthropic's own; declare a custom tool instead"
 _FILES: Final = "text files as base64; the text of PDFs with the extra `pdf`"
 _HISTORY: Final = "in a history that began elsewhere"
@@ -132,7 +133,7 @@ SECTIONS: Final = (
             Row("prediction", "ignored", {"type": "content", "content": "a"}, _NO_FIELD),
             Row("verbosity", "ignored", "low", _NO_FIELD),
             Row("audio", "ignored", {"voice": "a", "format": "mp3"}, "answers are text"),
-            Row("web_search_options", "ignored", {}, "see `web_search` in [settings](settings.md)"),
+            Row("web_search_options", "ignored", {}, _SEARCH),
             Row("moderation", "ignored", {"model": "a"}, _NO_FIELD),
             Row("prompt_cache_options", "ignored", {"mode": "explicit"}, "sessions keep the cache"),
             Row("user", "accepted", "u"),
@@ -308,7 +309,7 @@ SECTIONS: Final = (
                     "local_shell": "Codex runs it itself; declare a function instead",
                     "shell": "declare a function instead",
                     "apply_patch": "declare a custom tool instead, as Codex does",
-                    "web_search*": _HOSTED,
+                    "web_search*": _SEARCH,
                     "file_search": _HOSTED,
                     "computer": _HOSTED,
                     "computer_use_preview": _HOSTED,
@@ -620,8 +621,9 @@ SECTIONS: Final = (
             ),
             *[
                 Row(f"{kind}_*", "ignored", {"name": "x"}, _HOSTED)
-                for kind in ("advisor", "code_execution", "web_fetch", "web_search")
+                for kind in ("advisor", "code_execution", "web_fetch")
             ],
+            Row("web_search_*", "ignored", {"name": "x"}, _SEARCH),
             *[
                 Row(f"{kind}_*", "ignored", {"name": "x"}, _CLIENT_S)
                 for kind in ("bash", "browser_toolset", "computer", "computer_toolset", "memory", "text_editor")

@@ -363,7 +363,7 @@ class Settings:
         default="client",
         metadata=_cursor(
             choice(get_args(WebSearchBy)),
-            "Who searches the web on agent: no one, the client's own tools, or Cursor on the account's quota.",
+            "Who searches the web on agent and sdk: no one, the client's own tools, or Cursor on the account's quota.",
         ),
     )
 

@@ -153,6 +153,27 @@ class AgentActivity(Struct, frozen=True):
     """Set if clients should display the call itself. It does not count as a call of the turn."""
 
 
+class WebSource(Struct, frozen=True, gc=False):
+    """A page that a web search found."""
+
+    url: str
+    title: str = ""
+    text: str = ""
+    """The beginning of the part that was found."""
+
+
+class WebSearch(Struct, frozen=True):
+    """Cursor searches the web itself. Reported when a search begins and again when it is over, and only to clients
+    that offer their provider's web search."""
+
+    id: str
+    """Differs from those of the turn's other searches."""
+    query: str
+    found: tuple[WebSource, ...] | None = None
+    """None while the search runs."""
+    failed: bool = False
+
+
 class Recovered(Struct, frozen=True, gc=False):
     """A run was lost and the turn continues. For the log and the metrics; no client sees it."""
 
@@ -197,6 +218,7 @@ Event = (
     | ToolCallDelta
     | ToolCallReady
     | AgentActivity
+    | WebSearch
     | Recovered
     | UsageReported
     | Note
@@ -237,6 +259,7 @@ _ANYWHERE: Final[tuple[type, ...]] = (
     ToolCallDelta,
     ToolCallReady,
     AgentActivity,
+    WebSearch,
     Recovered,
     UsageReported,
     Note,

@@ -34,11 +34,20 @@ class Reply:
     """The estimate of the context from the start of the turn."""
     shown: tuple[ToolCall, ...] = ()
     """Calls that ran without the client and are shown for display only."""
-    parts: tuple[Text | Reasoning | ToolCall, ...] = field(default=(), compare=False)
-    """Text, reasoning and calls in the order of their beginning, for dialects whose answer is a list of items. Empty
-    for a reply that was not folded from events."""
+    parts: "tuple[ReplyPart, ...]" = field(default=(), compare=False)
+    """Text, reasoning, calls and web searches in the order of their beginning, for dialects whose answer is a list of
+    items. Empty for a reply that was not folded from events."""
+
+    @property
+    def searches(self) -> list[ev.WebSearch]:
+        return [part for part in self.parts if isinstance(part, ev.WebSearch)]
+
+    @property
+    def sources(self) -> list[ev.WebSource]:
+        return [source for search in self.searches for source in search.found or ()]
 
 
+ReplyPart = Text | Reasoning | ToolCall | ev.WebSearch
 _Run = tuple[type[Text] | type[Reasoning], list[str]]
 
 
@@ -56,13 +65,14 @@ class Fold(msgspec.Struct):
     """Bytes of the answer so far, as JSON. It lags a few events behind."""
     _chars: int = 0
     _unfolded: list[Event] = msgspec.field(default_factory=list)
-    _began: list[_Run | str] = msgspec.field(default_factory=list)
-    """Runs of text, and the ids of calls."""
+    _began: list[_Run | str | ev.WebSearch] = msgspec.field(default_factory=list)
+    """Runs of text, the ids of calls, and web searches."""
     _kind: type[Text] | type[Reasoning] | None = None
     _run: list[str] = msgspec.field(default_factory=list)
     _words: list[str] = msgspec.field(default_factory=list)
     """The newest pieces of the run, not yet joined."""
     _ready: dict[str, ToolCall] = msgspec.field(default_factory=dict)
+    _searches: dict[str, ev.WebSearch] = msgspec.field(default_factory=dict)
     _notes: list[ev.Note] = msgspec.field(default_factory=list)
     _shown: list[ToolCall] = msgspec.field(default_factory=list)
     _usage: Usage | None = None
@@ -114,6 +124,14 @@ class Fold(msgspec.Struct):
                     self._ready[call] = ToolCall(call, name, arguments)
                     self.weight += len(name) + _size(arguments)
                     self._chars += len(name) + len(arguments)
+                case ev.WebSearch(id=search):
+                    if search not in self._searches:
+                        self._join()
+                        self._began.append(event)
+                        self._kind = None
+                        self.weight += _PART_BYTES
+                    self._searches[search] = event
+                    self.weight += sum(_PART_BYTES + len(source.url) for source in event.found or ())
                 case ev.Note(value=value):
                     self._notes.append(event)
                     self.weight += _PART_BYTES + len(value)
@@ -142,10 +160,12 @@ class Fold(msgspec.Struct):
         self._began.append((kind, self._run))
         self.weight += _PART_BYTES
 
-    def _parts(self) -> list[Text | Reasoning | ToolCall]:
-        parts: list[Text | Reasoning | ToolCall] = []
+    def _parts(self) -> list[ReplyPart]:
+        parts: list[ReplyPart] = []
         for began in self._began:
-            if not isinstance(began, str):
+            if isinstance(began, ev.WebSearch):
+                parts.append(self._searches[began.id])
+            elif not isinstance(began, str):
                 kind, pieces = began
                 parts.append(kind("".join(pieces)))
             elif began in self._ready:

@@ -232,6 +232,8 @@ class TurnRequest(Struct, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     stop: tuple[str, ...] = ()
+    web_search: bool = False
+    """Whether the client offers its provider's own web search, so that a search may be part of the answer."""
     output_format: OutputFormat | None = None
     effort: str | None = None
     """Reasoning effort as the client named it (`low`, `medium`, `high` ...)."""

@@ -36,6 +36,8 @@ class Abilities(Struct, frozen=True):
     images: bool = False
     reasoning: bool = False
     usage: bool = False
+    searches_web: bool = False
+    """Whether Cursor may search the web itself."""
 
 
 class ModelVariant(Struct, frozen=True):

@@ -28,7 +28,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from .. import __version__
-from ..core.events import Tokens, Usage
+from ..core.events import Tokens, Usage, WebSearch
 from ..core.fold import Reply
 from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 from ..core.request import Image, Part, Reasoning, Text, ToolCall, ToolResult, TurnRequest, last_answer
@@ -490,7 +490,8 @@ def content_json(request: TurnRequest, reply: Reply, hide: Hide) -> tuple[str, s
     bounded."""
     news = request.messages[last_answer(request.messages) :]
     said = [{"role": one.role.value, "parts": _parts(one.parts, hide)} for one in news[-MAX_PARTS:]]
-    parts = reply.parts or (*([Text(reply.text)] if reply.text else []), *reply.calls)
+    parts = [part for part in reply.parts if not isinstance(part, WebSearch)]
+    parts = parts or [*([Text(reply.text)] if reply.text else []), *reply.calls]
     finish = "tool_call" if reply.paused else "error" if reply.error else "stop"
     answer = [{"role": "assistant", "parts": _parts(parts, hide), "finish_reason": finish}]
     return msgspec.json.encode(said).decode(), msgspec.json.encode(answer).decode()

@@ -60,6 +60,16 @@ def honour_max_tokens(request: TurnRequest) -> TurnRequest:
     return replace(request, ignored=tuple(name for name in request.ignored if name not in NAMES))
 
 
+_OF_WEB_SEARCH: Final = ("tools.web_search", "web_search_options")
+
+
+def honour_web_search(request: TurnRequest) -> TurnRequest:
+    """The request without its offer of a web search among the ignored fields."""
+    if not request.web_search:
+        return request
+    return replace(request, ignored=tuple(name for name in request.ignored if not name.startswith(_OF_WEB_SEARCH)))
+
+
 def token_cut(request: TurnRequest) -> Stage | None:
     return None if request.max_output is None else TokenCut(request.max_output)
 

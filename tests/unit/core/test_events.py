@@ -27,6 +27,7 @@ from caretway.core.events import (
     TurnStarted,
     Usage,
     UsageReported,
+    WebSearch,
 )
 
 FAILED: Final = TurnFailed(GatewayError(ErrorKind.INTERNAL, "broke"))
@@ -39,6 +40,7 @@ SAMPLES: Final[dict[type, Event]] = {
     ToolCallDelta: ToolCallDelta("open", "{"),
     ToolCallReady: ToolCallReady("open", "tool", "{}"),
     AgentActivity: AgentActivity("ls"),
+    WebSearch: WebSearch("0", "q"),
     Recovered: Recovered("same run", "cut", 1),
     UsageReported: UsageReported(Usage(1, 2)),
     Note: Note("k", "v"),
@@ -66,6 +68,7 @@ ALLOWED: Final[dict[type, tuple[bool, bool, bool, bool]]] = {
     ToolCallDelta: (False, True, True, False),
     ToolCallReady: (False, True, True, False),
     AgentActivity: (False, True, True, False),
+    WebSearch: (False, True, True, False),
     Recovered: (False, True, True, False),
     UsageReported: (False, True, True, False),
     Note: (False, True, True, False),

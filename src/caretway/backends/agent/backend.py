@@ -24,7 +24,6 @@ from ...cursor.wire.messages import pb
 from ...processes.tasks import aside
 from ...schemas.fitting import rules_for
 from ..builtin_tools.policy import ToolPolicy
-from ..builtin_tools.queries import WebSearch
 from .compose import Opening, RunContext, read_snapshot, with_unread
 from .conversation import NewConversations
 from .models import ASK_BASES, AccountMemory, BaseSource, ModelShape, base_models, read_usable, shapes_for
@@ -50,14 +49,23 @@ class AgentSetup(Struct, frozen=True):
     model_shape: ShapeName = "auto"
     check_limits: bool = True
     """Apply Cursor's known limits before sending."""
-    web_search: WebSearch = "client"
     account: Callable[[str], str] = str
     """Returns the account of a token, because what was learned of one account does not hold for another."""
 
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(
+            client_tools="native",
+            parks=True,
+            continues=True,
+            images=True,
+            reasoning=True,
+            usage=True,
+            searches_web=self.surroundings.web == "cursor",
+        )
+
 
 class AgentBackend:
-    abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
-
     def __init__(
         self,
         setup: AgentSetup,
@@ -69,6 +77,7 @@ class AgentBackend:
     ) -> None:
         """`hosts`: the part of `transport` that can send runs to another host, if there is one."""
         self.name = setup.name
+        self.abilities = setup.abilities
         self.standing = setup.standing
         self._setup = setup
         self._new = NewConversations(setup.limits, setup.surroundings, check_limits=setup.check_limits)
@@ -109,7 +118,7 @@ class AgentBackend:
         opening = await aside(compose) if request.large else compose()
         turn = AgentTurn(
             self.name,
-            self._new.begin(opening, request, rules, snapshot, unseen, setup.web_search),
+            self._new.begin(opening, request, rules, snapshot, unseen),
             _Opener(self._caller, run_id, rules.allowed),
             renewable=self._tokens.renewable,
             buffer_bytes=setup.buffer_bytes,

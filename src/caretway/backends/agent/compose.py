@@ -25,6 +25,7 @@ from ...cursor.wire.blobs import blob_id, text_part, write_message
 from ...cursor.wire.embedding import around, embed, tag
 from ...cursor.wire.messages import pb
 from ...schemas.fitting import STRICTEST, rules_for
+from ..builtin_tools.queries import WebSearchBy, web_rule
 from .models import ModelShape, model_fields
 from .replayed_history import root_messages, sendable, typed_history
 from .sent_limits import MAX_MESSAGE_BYTES, check_tools, check_user_text, fit_history
@@ -200,8 +201,8 @@ class RunContext(Struct, frozen=True):
     """How the model is asked to continue a replayed history that ends with tool results."""
     replay_tool_names: Literal["plain", "prefixed"] = "plain"
     """Whether a replayed history names tools as the client does or as the model sees them."""
-    web: bool = False
-    """Cursor may search the web itself."""
+    web: WebSearchBy = "client"
+    """Who searches the web."""
 
 
 class Opening(msgspec.Struct, frozen=True):
@@ -301,7 +302,7 @@ class Composer:
         history, newest = split_newest(talk) if talk else ([], joined(request.messages))
         if newest is not None and ends_with_results(request.messages):
             newest = joined((_WITH_RESULTS, newest))  # system text alone does not ask the model to continue
-        system = _system(request, instructed=bool(talk))
+        system = _system(request, self._surroundings.web, instructed=bool(talk))
         as_rule = self._surroundings.system_delivery == "rule"
         state, typed, blobs = b"" if checkpoint is None else checkpoint, b"", {}
         if checkpoint is None:
@@ -395,16 +396,18 @@ def _environment(surroundings: RunContext, workspace: str | None) -> bytes:
 
 def _rest_of_context(surroundings: RunContext) -> bytes:
     return pb.RequestContext(
-        web_search_enabled=surroundings.web,
-        web_fetch_enabled=surroundings.web,
+        web_search_enabled=surroundings.web == "cursor",
+        web_fetch_enabled=surroundings.web == "cursor",
         rules_info_complete=True,
         env_info_complete=True,
         mcp_info_complete=True,
     ).SerializeToString()
 
 
-def _system(request: TurnRequest, *, instructed: bool) -> str:
+def _system(request: TurnRequest, web: WebSearchBy, *, instructed: bool) -> str:
     instructions, rule = request.system if instructed else "", tool_rule(request)
+    if request.web_search and (told := web_rule(web, [tool.name for tool in request.tools])):
+        rule = f"{rule}\n\n{told}" if rule else told
     return f"{instructions}\n\n{rule}" if instructions and rule else instructions or rule
 
 

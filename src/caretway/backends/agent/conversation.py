@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import weight
-from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported
+from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported, WebSearch
 from ...core.named_tool import demand
 from ...core.recovery import Cause
 from ...core.request import Text, ToolResult, TurnRequest, system_text
@@ -24,7 +24,7 @@ from ...schemas.check import CORRECTIONS, ArgumentCheck
 from ..builtin_tools import execs
 from ..builtin_tools.execs import Convert, EndTurn, Policy, Redirect, Refuse, RunHere
 from ..builtin_tools.policy import ToolRules
-from ..builtin_tools.queries import WebSearch, answer_query, plan_text
+from ..builtin_tools.queries import WebSearchBy, WebSearches, answer_query, plan_text
 from .arguments import arguments_json
 from .calls import MAX_ARGUMENT_CHARS, Call
 from .compose import Composer, Opening, RunContext, blob_source, message_bytes, write_state
@@ -88,6 +88,7 @@ class Conversation(RunLife):
         "_oversized",
         "_parent",
         "_policy",
+        "_searches",
         "_tools",
         "_unread",
         "_unseen",
@@ -106,7 +107,7 @@ class Conversation(RunLife):
         unseen: int = 0,
         learn: Learn | None = None,
         pace: StepPace | None = None,
-        web: WebSearch = "client",
+        web: WebSearchBy = "client",
     ) -> None:
         """`unseen`: the tokens that the opening assumes for Cursor's own instructions; `learn` receives the real count.
         `pace`: the model's known pauses between calls. `web`: who searches the web."""
@@ -118,6 +119,7 @@ class Conversation(RunLife):
         self._unseen = unseen
         self._learn = learn
         self._web = web
+        self._searches = WebSearches() if web == "cursor" and request.web_search else None
         self._older: frozenset[bytes] = frozenset()  # messages of the checkpoint before the newest
         self._kept = True  # `_checkpoint` is the newest checkpoint
         self._oversized = 0
@@ -245,6 +247,9 @@ class Conversation(RunLife):
                 self._tally.calling()
                 self._tally.answered()
                 self.outgoing.append(answer_query(message.interaction_query, self._web, self._tools))
+                if self._searches is not None:
+                    search = message.interaction_query.web_search_request_query.args
+                    self._searched(self._searches.begun(search.tool_call_id, search.search_term))
                 if plan := plan_text(message.interaction_query):
                     self._words(heavy.TEXT, plan, now)  # always the same: an attempt may repeat it
             case _:
@@ -283,6 +288,7 @@ class Conversation(RunLife):
             case "tool_call_started":
                 self._more_comes(now)
                 self._tally.calling()
+                self._see_search(update.tool_call_started)
             case "tool_call_delta":
                 self._more_comes(now)
             case "partial_tool_call":
@@ -296,6 +302,7 @@ class Conversation(RunLife):
                     self._confirmed()
                 completed = update.tool_call_completed
                 self._calls.taken(wire_ids(completed.tool_call, completed.call_id))
+                self._see_search(completed)
             case "tool_requests_listed":
                 self._calls.listed(update.tool_requests_listed.call_count)
                 self._settle_step(now)
@@ -324,8 +331,31 @@ class Conversation(RunLife):
         self._delta(kind, words, now)
         late = self.events[before:]
         del self.events[before:]
-        if not self._late_words.keep(late):
+        self._keep_late(late)
+
+    def _keep_late(self, events: Sequence[Event]) -> None:
+        if not self._late_words.keep(events):
             self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results go to a fresh run
+
+    def _see_search(self, update: pb.ToolCallStartedUpdate | pb.ToolCallCompletedUpdate) -> None:
+        """Report a web search that Cursor makes itself."""
+        if self._searches is None or not update.tool_call.HasField("web_search_tool_call"):
+            return
+        call = update.tool_call.web_search_tool_call
+        call_id = call.args.tool_call_id or update.tool_call.tool_call_id or update.call_id
+        if isinstance(update, pb.ToolCallCompletedUpdate):
+            self._searched(self._searches.over(call_id, call))
+        else:
+            self._searched(self._searches.begun(call_id, call.args.search_term))
+
+    def _searched(self, events: Sequence[WebSearch]) -> None:
+        if not events or self._echo.skip:  # a new attempt repeats what was shown
+            return
+        if self.phase is RunPhase.RUNNING:
+            self.visible = self._moved = True
+            self.events += events
+        elif self.phase is RunPhase.PAUSED:
+            self._keep_late(events)
 
     def _delta(self, kind: int, words: str, now: float) -> None:
         watch = self.watch
@@ -507,6 +537,7 @@ class Conversation(RunLife):
 class NewConversations:
     def __init__(self, limits: ConversationLimits, surroundings: RunContext, *, check_limits: bool) -> None:
         self._limits = limits
+        self._web = surroundings.web
         self.compose = Composer(surroundings, limits.max_message_bytes, check_limits=check_limits).compose
         self.unseen = UnseenTokens()
         self._paces = StepPaces(limits.sibling_quiet, limits.sibling_cap)
@@ -518,7 +549,6 @@ class NewConversations:
         rules: ToolRules,
         snapshot: Snapshot | None,
         unseen: int,
-        web: WebSearch = "client",
     ) -> Conversation:
         return Conversation(
             opening,
@@ -530,5 +560,5 @@ class NewConversations:
             unseen=unseen,
             learn=self.unseen.learner(request) if snapshot is None else None,
             pace=self._paces.of(request.model),
-            web=web,
+            web=self._web,
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...core.request import ToolSpec, TurnRequest
 from ...core.tally import prompt_chars
@@ -23,6 +24,7 @@ MCP_TOOL_CALLS: Final = (
     "mcp_tool_call,get_mcp_tools_tool_call,list_mcp_resources_tool_call,read_mcp_resource_tool_call,mcp_auth_tool_call"
 )
 """The allowed tools that the official SDK sends for custom tools only."""
+WEB_TOOL_CALLS: Final = "web_search_tool_call,web_fetch_tool_call"
 NO_TOOLS: Final = "No tools are available in this conversation: answer in text."
 
 
@@ -46,6 +48,8 @@ class LocalSetup(Struct, frozen=True):
     output_bytes: int = 200_000
     """Bytes of a tool's output that are kept."""
     guard: GuardSettings = field(default_factory=GuardSettings)
+    web: bool = False
+    """Whether Cursor may search the web itself."""
 
 
 def tool_policy(local: LocalSetup) -> ToolPolicy:
@@ -68,7 +72,13 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
         guarded = GuardedTools(tools.decide, tools, LiveGuard(local.guard, time.monotonic, prompt_chars(request)))
         return ToolRules(guarded.decide, allowed, guarded, str(workspace))
 
-    return rules
+    def with_web(request: TurnRequest) -> ToolRules:
+        found = rules(request)
+        if request.tool_choice.mode == "none":
+            return found
+        return replace(found, allowed=",".join(filter(None, (found.allowed, WEB_TOOL_CALLS))))
+
+    return with_web if local.web else rules
 
 
 def _client_rules(request: TurnRequest, own: Sequence[ToolSpec]) -> ToolRules:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...core.request import TurnRequest
-from ...core.turn import Abilities, BackendStatus, ModelInfo, Snapshot, Standing
+from ...core.turn import BackendStatus, ModelInfo, Snapshot, Standing
 from ...cursor.transport.faults import unusable
 from ...cursor.transport.identity import new_id
 from ...processes.tasks import aside
@@ -51,12 +51,12 @@ class SdkSetup:
 class CursorSdkBackend:
     name = "sdk"
     standing: Standing = "official"
-    abilities = Abilities(client_tools="native", parks=True, continues=True, images=True, reasoning=True, usage=True)
 
     def __init__(self, setup: SdkSetup, beside: "CursorSdkBackend | None" = None) -> None:
         """`beside`: the backend of another account whose process runs this backend's turns too."""
         self._setup = setup
         self.standing = setup.agent.standing
+        self.abilities = setup.agent.abilities
         self._beside = beside
         self.bridges: Bridges = Bridges(setup.bridge) if beside is None else beside.bridges
         agent = setup.agent

@@ -89,6 +89,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         tools=tools.offered,
         tool_choice=tools.choice,
         stop=_stop(body.get("stop_sequences")),
+        web_search=any(name.startswith("tools.web_search") for name in tools.ignored),
         output_format=output_format,
         effort=effort or budgeted,
         thinking=thinks,

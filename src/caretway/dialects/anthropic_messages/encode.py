@@ -21,6 +21,7 @@ from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from ...core.tally import CHARS_PER_TOKEN, estimate_input
 from .. import ResponseMeta, in_turn
+from ..citations import cited
 from ..in_turn import beside
 
 # ---- Anthropic's usage object: `message_start` has an estimate, and `input_tokens` excludes cached tokens. Estimates
@@ -155,6 +156,8 @@ _DELTA_END: Final = b"}}\n\n"
 _TEXT: Final = b'"text_delta","text"'
 _THINKING: Final = b'"thinking_delta","thinking"'
 _INPUT: Final = b'"input_json_delta","partial_json"'
+_FOUND: Final = b'"result"'
+"""A block without deltas."""
 _STARTS: Final = {
     _TEXT: b'{"type":"text","text":""}',
     # Only Anthropic can sign. The signature stays empty: a client could send an invented one to Anthropic.
@@ -165,6 +168,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class _Block(Struct):
+    index: int
     kind: bytes
     start: bytes
     delta: bytes
@@ -174,6 +178,8 @@ class _Block(Struct):
     sent: int = 0
     """Characters of the call's arguments, sent or waiting."""
     complete: bool = False
+    said: list[str] = field(default_factory=list)
+    """The text, for citations."""
 
 
 class MessagesEncoder:
@@ -191,7 +197,9 @@ class MessagesEncoder:
         "_notes",
         "_over",
         "_request",
+        "_searches",
         "_show_thinking",
+        "_sources",
         "_usage",
     )
 
@@ -206,6 +214,9 @@ class MessagesEncoder:
         self._live_text = b""
         """The prefix of a text delta while the only block of the queue is text; empty otherwise. For the hot path."""
         self._calls: dict[str, _Block] = {}
+        self._searches: dict[str, ev.WebSearch] = {}
+        """Web searches that are not over."""
+        self._sources: list[ev.WebSource] = []
         self._characters = 0
         self._context: int | None = None
         self._usage: Usage | None = None
@@ -253,6 +264,8 @@ class MessagesEncoder:
                 case ev.TurnFailed(error=error):
                     self._over = True
                     out.append(in_turn.event("error", encode_error(error)[1]))
+                case ev.WebSearch():
+                    self._search(event, out)
                 case ev.AgentActivity():
                     pass  # this API has no event for it
                 case ev.Recovered():
@@ -282,6 +295,21 @@ class MessagesEncoder:
         start = b'{"type":"tool_use","id":%b,"name":%b,"input":{}}' % (_json(call), _json(name))
         self._calls[call] = self._open(_INPUT, start, out)
 
+    def _search(self, search: ev.WebSearch, out: list[bytes]) -> None:
+        if search.id not in self._searches:
+            self._searches[search.id] = search
+            use = _json(_search_use(self._meta, search, {}))
+            block = self._open(_INPUT, use, out)
+            self._add(block, _json({"query": search.query}).decode(), out)
+            self._complete(block, out)
+        if search.found is not None:
+            self._end_search(search, out)
+
+    def _end_search(self, search: ev.WebSearch, out: list[bytes]) -> None:
+        del self._searches[search.id]
+        self._complete(self._open(_FOUND, _json(_search_result(self._meta, search)), out), out)
+        self._sources += search.found or ()
+
     def _open(self, kind: bytes, content: bytes, out: list[bytes]) -> _Block:
         self._begin(out)
         if self._line and self._line[-1].kind is not _INPUT:
@@ -290,6 +318,7 @@ class MessagesEncoder:
         self._blocks += 1
         start = b'{"type":"content_block_start","index":%d,"content_block":%b}' % (index, content)
         block = _Block(
+            index,
             kind,
             start=in_turn.event("content_block_start", start),
             delta=_DELTA % (index, kind),
@@ -298,18 +327,22 @@ class MessagesEncoder:
         self._line.append(block)
         if len(self._line) == 1:
             out.append(block.start)
-            self._live_text = block.delta if kind is _TEXT else b""
+            self._live_text = block.delta if kind is _TEXT and not self._request.web_search else b""
         return block
 
     def _add(self, block: _Block, text: str, out: list[bytes]) -> None:
         if not text:
             return
         block.sent += len(text)
+        if block.kind is _TEXT and self._request.web_search:
+            block.said.append(text)
         self._characters += len(text)
         pieces = out if block is self._line[0] else block.waiting
         pieces += (block.delta, _json(text), _DELTA_END)
 
     def _complete(self, block: _Block, out: list[bytes]) -> None:
+        if self._sources:
+            self._cite(block, out)
         block.complete = True
         self._live_text = b""
         line = self._line
@@ -320,10 +353,19 @@ class MessagesEncoder:
                 out += line[0].waiting
                 line[0].waiting = []
 
+    def _cite(self, block: _Block, out: list[bytes]) -> None:
+        pieces = out if block is self._line[0] else block.waiting
+        for citation in citations("".join(block.said), self._sources):
+            delta = {"type": "citations_delta", "citation": citation}
+            event = {"type": "content_block_delta", "index": block.index, "delta": delta}
+            pieces.append(in_turn.event("content_block_delta", _json(event)))
+
     def _finish(self, reason: ev.StopReason, sequence: str | None, out: list[bytes]) -> None:
         self._begin(out)
         for block in tuple(self._line):
             self._complete(block, out)
+        for search in tuple(self._searches.values()):
+            self._end_search(search, out)
         self._over = True
         stop_reason, stop_sequence = self._stop_reason(reason, sequence)
         end: dict[str, object] = {
@@ -344,8 +386,13 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     content: list[object] = []
     if reply.reasoning and request.echo.get(SHOW_THINKING) is True:
         content.append({"type": "thinking", "thinking": reply.reasoning, "signature": ""})
+    for search in reply.searches if request.web_search else ():
+        content += (_search_use(meta, search, {"query": search.query}), _search_result(meta, search))
     if reply.text:
-        content.append({"type": "text", "text": reply.text})
+        text: dict[str, object] = {"type": "text", "text": reply.text}
+        if request.web_search and (cites := citations(reply.text, reply.sources)):
+            text["citations"] = cites
+        content.append(text)
     content += [{"type": "tool_use", "id": call.id, "name": call.name, "input": _input(call)} for call in reply.calls]
     characters = len(reply.reasoning) + len(reply.text) + sum(len(call.arguments or "{}") for call in reply.calls)
     stop_reason, stop_sequence = _stop(reply.reason, reply.stop_sequence, called=bool(reply.calls))
@@ -373,6 +420,34 @@ def message_object(
         "stop_sequence": stop_sequence,
         "usage": usage,
     }
+
+
+def _search_use(meta: ResponseMeta, search: ev.WebSearch, given: dict[str, object]) -> dict[str, object]:
+    return {"type": "server_tool_use", "id": f"srvtoolu_{meta.id}_{search.id}", "name": "web_search", "input": given}
+
+
+def _search_result(meta: ResponseMeta, search: ev.WebSearch) -> dict[str, object]:
+    content: object = [
+        # Only Anthropic can encrypt. Empty, as the signature of thinking is.
+        {"type": "web_search_result", "url": source.url, "title": source.title, "encrypted_content": ""}
+        for source in search.found or ()
+    ]
+    if search.failed:
+        content = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    return {"type": "web_search_tool_result", "tool_use_id": f"srvtoolu_{meta.id}_{search.id}", "content": content}
+
+
+def citations(text: str, sources: Sequence[ev.WebSource]) -> list[dict[str, object]]:
+    return [
+        {
+            "type": "web_search_result_location",
+            "url": one.source.url,
+            "title": one.source.title,
+            "encrypted_index": "",
+            "cited_text": one.source.text,
+        }
+        for one in cited(text, sources)
+    ]
 
 
 def _stop(reason: ev.StopReason, sequence: str | None, *, called: bool) -> tuple[str, str | None]:

@@ -76,6 +76,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         tools=tools,
         tool_choice=choice,
         stop=stop_words(body.get("stop")),
+        web_search=body.get("web_search_options") is not None,
         output_format=_output_format(body.get("response_format")),
         effort=effort,
         session=session_mode(headers),

@@ -20,6 +20,7 @@ from ...core.events import Event, Usage
 from ...core.fold import Reply
 from ...core.request import ToolCall, TurnRequest
 from .. import ResponseMeta, in_turn
+from ..citations import Citation, cited
 from ..in_turn import InTurn, beside
 
 # ---- Maps ErrorKind to OpenAI's HTTP status, error `type` and `code`, for Chat Completions and Responses, in one
@@ -119,7 +120,9 @@ class ChatEncoder:
         "_notes",
         "_over",
         "_runs_tools",
+        "_said",
         "_shown",
+        "_sources",
         "_usage",
     )
 
@@ -134,6 +137,9 @@ class ChatEncoder:
         self._in_turn = InTurn()
         self._shown = 0
         self._runs_tools = bool(request.tools) or self._legacy
+        self._said: list[str] | None = [] if request.web_search else None
+        """The text so far, for citations."""
+        self._sources: list[ev.WebSource] = []
         self._usage: Usage | None = None
         self._notes: Mapping[str, str] = _NO_NOTES
         self._begun = False
@@ -142,7 +148,8 @@ class ChatEncoder:
     def feed(self, events: Sequence[Event]) -> bytes:
         if self._over:
             return b""
-        if len(events) == 1 and type(events[0]) is ev.TextDelta and self._begun and not self._in_turn.busy:
+        simple = self._begun and self._said is None and not self._in_turn.busy
+        if simple and len(events) == 1 and type(events[0]) is ev.TextDelta:
             return b"".join((self._head, _TEXT, _json(events[0].text), _UNFINISHED))
         out: list[bytes] = []
         for event in self._in_turn.order(events):
@@ -150,6 +157,8 @@ class ChatEncoder:
                 case ev.TextDelta(text=text):
                     if not self._begun:
                         self._begin(out)
+                    if self._said is not None:
+                        self._said.append(text)
                     out += (self._head, _TEXT, _json(text), _UNFINISHED)
                 case ev.ReasoningDelta(text=text):
                     if not self._begun:
@@ -178,6 +187,8 @@ class ChatEncoder:
                 case ev.AgentActivity(call=ran):
                     if ran is not None:  # otherwise only the text after it shows it
                         self._show_call(ran, out)
+                case ev.WebSearch(found=found):  # this API shows only its citations
+                    self._sources += found or ()
                 case ev.Recovered():
                     pass
                 case _:
@@ -224,6 +235,8 @@ class ChatEncoder:
 
     def _finish(self, reason: ev.StopReason, out: list[bytes]) -> None:
         self._over = True
+        if self._sources and (cites := _annotations("".join(self._said or ()), self._sources)):
+            out += (self._head, _DELTA, b'"annotations":', _json(cites), _UNFINISHED)
         notes = b',"caretway":' + _json(self._notes) if self._notes else b""
         finish = _json(_finish_reason(reason, called=bool(self._calls), legacy=self._legacy))
         out += (self._head, _DELTA, b'},"finish_reason":', finish, b"}]", notes, b"}\n\n")
@@ -243,6 +256,8 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     }
     if reply.reasoning:
         message["reasoning_content"] = reply.reasoning
+    if request.web_search and (cites := _annotations(reply.text, reply.sources)):
+        message["annotations"] = cites
     calls = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in reply.calls]
     visible = () if request.tools else reply.shown
     ran = [(call.id, {"name": call.name, "arguments": call.arguments}) for call in visible]
@@ -265,6 +280,14 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
     if reply.notes:
         answer["caretway"] = {note.key: note.value for note in reply.notes}
     return _json(answer)
+
+
+def _annotations(text: str, sources: Sequence[ev.WebSource]) -> list[dict[str, object]]:
+    return [{"type": "url_citation", "url_citation": url_citation(one)} for one in cited(text, sources)]
+
+
+def url_citation(one: Citation) -> dict[str, object]:
+    return {"start_index": one.start, "end_index": one.end, "title": one.source.title, "url": one.source.url}
 
 
 def usage_object(usage: Usage | None) -> Mapping[str, object] | None:

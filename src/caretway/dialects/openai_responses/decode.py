@@ -64,8 +64,11 @@ _SILENT: Final = frozenset(
 """Fields that do not affect the answer."""
 _KNOWN: Final = _READ | _IDLE.keys() | _SILENT
 _KNOWN_ON_SOCKETS: Final = _KNOWN | {"type", "stream_id", "generate"}
-_INCLUDED_ANYWAY: Final = frozenset({"reasoning.encrypted_content", "message.input_image.image_url"})
-"""`include` values that are not reported as ignored: there is no encrypted reasoning, and images come back as sent."""
+_INCLUDED_ANYWAY: Final = frozenset(
+    {"reasoning.encrypted_content", "message.input_image.image_url", "web_search_call.action.sources"}
+)
+"""`include` values that are not reported as ignored: there is no encrypted reasoning, images come back as sent, and a
+search always has its sources."""
 _UNSERVED: Final[dict[str, str]] = {
     "conversation": "There are no stored conversations here; use 'previous_response_id' or send the history.",
     "prompt": "There are no stored prompts here; send 'instructions' and 'input'.",
@@ -123,6 +126,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         messages=messages,
         tools=tools,
         tool_choice=choice,
+        web_search=any(kind.startswith("web_search") for kind in box.not_served),
         output_format=output_format,
         effort=effort,
         session=session_mode(headers),

@@ -15,13 +15,14 @@ from msgspec import Struct, field
 
 from ...core import events as ev
 from ...core.events import Event, Usage
-from ...core.fold import Reply
+from ...core.fold import Reply, ReplyPart
 from ...core.request import Reasoning, Text, ToolCall, TurnRequest
 from .. import ResponseMeta
 from ..in_turn import InTurn
 from .objects import (
     INCOMPLETE,
     Status,
+    annotations,
     call_item,
     free_text,
     item_id,
@@ -29,6 +30,7 @@ from .objects import (
     reasoning_item,
     response_id,
     response_object,
+    search_item,
     summary_part,
     text_part,
 )
@@ -96,7 +98,9 @@ class ResponsesEncoder:
         "_output",
         "_over",
         "_run",
+        "_searches",
         "_seq",
+        "_sources",
         "_store",
         "_usage",
     )
@@ -110,6 +114,9 @@ class ResponsesEncoder:
         """Finished items by output index; None while an item is open."""
         self._run: _Run | None = None
         self._calls: dict[str, _Call] = {}
+        self._searches: dict[str, tuple[int, ev.WebSearch]] = {}
+        """Web searches that are not over, with their output index."""
+        self._sources: list[ev.WebSource] = []
         self._in_turn = InTurn()
         self._usage: Usage | None = None
         self._notes: dict[str, str] = {}
@@ -150,8 +157,10 @@ class ResponsesEncoder:
                     self._notes[key] = value
                 case ev.TurnPaused() | ev.TurnEnded() | ev.TurnFailed():
                     self._finish(event, out)
+                case ev.WebSearch():
+                    self._search(event, out)
                 case ev.AgentActivity():
-                    pass  # this API has items only for tools that OpenAI runs itself
+                    pass  # this API has no item for it
                 case ev.Recovered():
                     pass
                 case _:
@@ -209,9 +218,13 @@ class ResponsesEncoder:
         place = {"item_id": run.name, "output_index": run.index, form.place: 0}
         logprobs: dict[str, object] = {"logprobs": []} if form.has_logprobs else {}
         self._tell(out, f"{form.text}.done", **place, text=text, **logprobs)
-        part = text_part(text) if form is _MESSAGE else summary_part(text)
+        notes = annotations(text, self._sources) if self._sources and form is _MESSAGE else []
+        for index, note in enumerate(notes):
+            name = "response.output_text.annotation.added"
+            self._tell(out, name, **place, annotation_index=index, annotation=note)
+        part = text_part(text, notes) if form is _MESSAGE else summary_part(text)
         self._tell(out, f"{form.part}.done", **place, part=part)
-        self._close_item(run.index, _text_item(form.kind, run.name, status, text), out)
+        self._close_item(run.index, _text_item(form.kind, run.name, status, text, notes), out)
 
     def _new_index(self) -> int:
         self._output.append(None)
@@ -220,6 +233,33 @@ class ResponsesEncoder:
     def _close_item(self, index: int, item: Mapping[str, object], out: list[bytes]) -> None:
         self._output[index] = item
         self._tell(out, "response.output_item.done", output_index=index, item=item)
+
+    # ---- web searches
+
+    def _search(self, search: ev.WebSearch, out: list[bytes]) -> None:
+        if search.id not in self._searches:
+            self._start_search(search, out)
+        if search.found is not None:
+            index, _ = self._searches.pop(search.id)
+            self._sources += search.found
+            self._end_search(index, search, out)
+
+    def _start_search(self, search: ev.WebSearch, out: list[bytes]) -> None:
+        self._begin(out)
+        self._close_run("completed", out)
+        index = self._new_index()
+        self._searches[search.id] = index, search
+        name = item_id("web", self._meta, index)
+        item = search_item(name, ev.WebSearch(search.id, search.query), over=False)
+        self._tell(out, "response.output_item.added", output_index=index, item=item)
+        for state in ("in_progress", "searching"):
+            self._tell(out, f"response.web_search_call.{state}", output_index=index, item_id=name)
+
+    def _end_search(self, index: int, search: ev.WebSearch, out: list[bytes]) -> None:
+        name = item_id("web", self._meta, index)
+        if search.found is not None and not search.failed:
+            self._tell(out, "response.web_search_call.completed", output_index=index, item_id=name)
+        self._close_item(index, search_item(name, search), out)
 
     # ---- calls
 
@@ -275,6 +315,8 @@ class ResponsesEncoder:
         cause = cause_of(end.reason if isinstance(end, ev.TurnEnded) else ev.StopReason.END, called=bool(self._calls))
         status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
         self._close_run(status, out)
+        for index, search in self._searches.values():
+            self._end_search(index, search, out)
         self._complete(
             out,
             status,
@@ -312,16 +354,22 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
     status: Literal["completed", "incomplete"] = "completed" if cause is None else "incomplete"
     parts = list(_shown(reply, echo))
     output: list[Mapping[str, object]] = []
+    sources: list[ev.WebSource] = []
     for index, part in enumerate(parts):
         match part:
             case ToolCall(id=call, name=name, arguments=arguments):
                 tool = echo.declared(name)
                 shown = free_text(arguments) if tool.kind == "custom" else arguments
                 output.append(call_item(item_id(tool.kind, meta, index), "completed", call, tool, shown))
+            case ev.WebSearch():
+                output.append(search_item(item_id("web", meta, index), part))
+                sources += part.found or ()
             case Text(text=text) | Reasoning(text=text):
                 kind: Literal["message", "reasoning"] = "message" if isinstance(part, Text) else "reasoning"
                 last = index == len(parts) - 1
-                output.append(_text_item(kind, item_id(kind, meta, index), status if last else "completed", text))
+                notes = annotations(text, sources) if sources and isinstance(part, Text) else []
+                name = item_id(kind, meta, index)
+                output.append(_text_item(kind, name, status if last else "completed", text, notes))
             case _:
                 assert_never(part)
     body = _json(
@@ -339,26 +387,32 @@ def render(reply: Reply, request: TurnRequest, meta: ResponseMeta, store: Respon
     return body
 
 
-def _shown(reply: Reply, echo: RequestEcho) -> Iterator[Text | Reasoning | ToolCall]:
+def _shown(reply: Reply, echo: RequestEcho) -> Iterator[ReplyPart]:
     """The parts of the answer. If reasoning is hidden, the texts before and after it are joined."""
     parts = reply.parts or (Reasoning(reply.reasoning), Text(reply.text), *reply.calls)
     texts: list[str] = []
     for part in parts:
         if isinstance(part, Text):
             texts.append(part.text)
-        elif isinstance(part, ToolCall) or echo.show_reasoning:
+        elif isinstance(part, ToolCall | ev.WebSearch) or echo.show_reasoning:
             if text := "".join(texts):
                 yield Text(text)
             texts = []
-            if isinstance(part, ToolCall) or part.text:
+            if not isinstance(part, Reasoning) or part.text:
                 yield part
     if text := "".join(texts):
         yield Text(text)
 
 
-def _text_item(kind: Literal["message", "reasoning"], name: str, status: Status, text: str) -> dict[str, object]:
+def _text_item(
+    kind: Literal["message", "reasoning"],
+    name: str,
+    status: Status,
+    text: str,
+    notes: Sequence[Mapping[str, object]] = (),
+) -> dict[str, object]:
     if kind == "message":
-        return message_item(name, status, (text_part(text),))
+        return message_item(name, status, (text_part(text, notes),))
     return reasoning_item(name, (summary_part(text),))
 
 

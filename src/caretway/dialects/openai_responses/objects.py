@@ -10,10 +10,11 @@ from typing import Final, Literal
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.events import StopReason, Usage
+from ...core.events import StopReason, Usage, WebSearch, WebSource
 from .. import ResponseMeta
+from ..citations import cited
 from ..in_turn import beside
-from ..openai_chat.encode import ERRORS
+from ..openai_chat.encode import ERRORS, url_citation
 from .tools import FREE_TEXT, Declared, RequestEcho
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -24,6 +25,7 @@ _PREFIX: Final[dict[str, str]] = {
     "function": "fc",
     "custom": "ctc",
     "search": "tsc",
+    "web": "ws",
     "compaction": "cmp",
 }
 INCOMPLETE: Final[dict[StopReason, str]] = {
@@ -45,8 +47,24 @@ def item_id(kind: str, meta: ResponseMeta, index: int) -> str:
     return f"{_PREFIX[kind]}_{meta.id}_{index}"
 
 
-def text_part(text: str) -> dict[str, object]:
-    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
+def text_part(text: str, annotations: Sequence[Mapping[str, object]] = ()) -> dict[str, object]:
+    return {"type": "output_text", "annotations": annotations, "logprobs": [], "text": text}
+
+
+def annotations(text: str, sources: Sequence[WebSource]) -> list[dict[str, object]]:
+    return [{"type": "url_citation", **url_citation(one)} for one in cited(text, sources)]
+
+
+def search_item(name: str, search: WebSearch, *, over: bool = True) -> dict[str, object]:
+    """`over`: the response ends, or the search does."""
+    action: dict[str, object] = {"type": "search", "query": search.query, "queries": [search.query]}
+    status = "in_progress"
+    if search.found is not None:
+        action["sources"] = [{"type": "url", "url": source.url} for source in search.found]
+        status = "failed" if search.failed else "completed"
+    elif over:
+        status = "incomplete"
+    return {"id": name, "type": "web_search_call", "status": status, "action": action}
 
 
 def summary_part(text: str) -> dict[str, object]:

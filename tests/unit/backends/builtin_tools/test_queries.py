@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from caretway.backends.builtin_tools.queries import NO_PERSON, NO_WEB, WebSearch, answer_query, plan_text
+from caretway.backends.builtin_tools.queries import (
+    MAX_SEARCHES,
+    NO_PERSON,
+    NO_WEB,
+    WebSearchBy,
+    WebSearches,
+    answer_query,
+    plan_text,
+    web_rule,
+)
+from caretway.core.events import WebSearch, WebSource
 from caretway.cursor.wire.messages import pb
 
 ASKED: dict[str, tuple[str, str]] = {
@@ -18,7 +28,7 @@ ASKED: dict[str, tuple[str, str]] = {
 }
 
 
-def answered(kind: str, web: WebSearch = "client", *offered: str) -> pb.InteractionResponse:
+def answered(kind: str, web: WebSearchBy = "client", *offered: str) -> pb.InteractionResponse:
     query = pb.InteractionQuery(id=7)
     getattr(query, kind).SetInParent()
     return pb.AgentClientMessage.FromString(answer_query(query, web, offered)).interaction_response
@@ -51,7 +61,7 @@ def test_every_query_of_the_schema_is_answered() -> None:
     )
 
 
-WEB: list[tuple[WebSearch, tuple[str, ...], str]] = [
+WEB: list[tuple[WebSearchBy, tuple[str, ...], str]] = [
     ("off", ("WebSearch",), NO_WEB),
     ("client", ("bash", "grep_search"), NO_WEB),
     ("client", ("bash", "WebSearch", "fetch_url"), "Call one of these tools: WebSearch, fetch_url."),
@@ -61,7 +71,7 @@ WEB: list[tuple[WebSearch, tuple[str, ...], str]] = [
 
 @pytest.mark.parametrize("kind", ["web_search_request", "web_fetch_request"])
 @pytest.mark.parametrize(("by", "offered", "reason"), WEB)
-def test_who_searches_the_web(kind: str, by: WebSearch, offered: tuple[str, ...], reason: str) -> None:
+def test_who_searches_the_web(kind: str, by: WebSearchBy, offered: tuple[str, ...], reason: str) -> None:
     answer = getattr(answered(f"{kind}_query", by, *offered), f"{kind}_response")
     assert answer.WhichOneof("result") == ("rejected" if reason else "approved")
     assert answer.rejected.reason.endswith(reason)
@@ -75,3 +85,25 @@ def test_a_plan_is_taken_and_shown() -> None:
     assert message.interaction_response.create_plan_request_response.result.HasField("success")
     assert plan_text(query) == "\n\nN\n\n1. P\n\n"
     assert plan_text(pb.InteractionQuery(id=8)) == ""
+
+
+def test_the_searches_of_a_turn() -> None:
+    searches = WebSearches()
+    done = pb.WebSearchToolCall(args=pb.WebSearchArgs(search_term="q"))
+    assert searches.begun("a", "") == ()  # the model is still writing it
+    assert searches.begun("a", "q") == (WebSearch("0", "q"),)
+    assert searches.begun("a", "q") == ()
+    done.result.success.references.add(title="T", url="https://t", chunk="c" * 200)
+    done.result.success.references.add(title="no address")
+    assert searches.over("a", done) == (WebSearch("0", "q", (WebSource("https://t", "T", "c" * 150),)),)
+    assert searches.over("a", done) == ()
+    done.result.error.error = "no"
+    assert searches.over("b", done) == (WebSearch("1", "q"), WebSearch("1", "q", (), failed=True))
+    assert [bool(searches.begun(f"{number}", "q")) for number in range(MAX_SEARCHES)].count(True) == MAX_SEARCHES - 2
+
+
+@pytest.mark.parametrize(
+    ("by", "offered", "rule"), [(by, offered, bool(reason == NO_WEB)) for by, offered, reason in WEB]
+)
+def test_a_model_is_told_that_nobody_searches(by: WebSearchBy, offered: tuple[str, ...], rule: bool) -> None:
+    assert bool(web_rule(by, offered)) is rule

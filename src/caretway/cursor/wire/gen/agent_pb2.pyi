@@ -981,7 +981,7 @@ class RoutedModelUpdate(_message.Message):
     def __init__(self, display_name: _Optional[str] = ...) -> None: ...
 
 class ToolCall(_message.Message):
-    __slots__ = ("shell_tool_call", "glob_tool_call", "grep_tool_call", "read_tool_call", "edit_tool_call", "ls_tool_call", "mcp_tool_call", "tool_call_id", "started_at_ms", "completed_at_ms")
+    __slots__ = ("shell_tool_call", "glob_tool_call", "grep_tool_call", "read_tool_call", "edit_tool_call", "ls_tool_call", "mcp_tool_call", "web_search_tool_call", "tool_call_id", "started_at_ms", "completed_at_ms")
     SHELL_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     GLOB_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     GREP_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
@@ -989,6 +989,7 @@ class ToolCall(_message.Message):
     EDIT_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     LS_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     MCP_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
+    WEB_SEARCH_TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
     TOOL_CALL_ID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     COMPLETED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -999,10 +1000,11 @@ class ToolCall(_message.Message):
     edit_tool_call: EditToolCall
     ls_tool_call: LsToolCall
     mcp_tool_call: McpToolCall
+    web_search_tool_call: WebSearchToolCall
     tool_call_id: str
     started_at_ms: int
     completed_at_ms: int
-    def __init__(self, shell_tool_call: _Optional[_Union[ShellToolCall, _Mapping]] = ..., glob_tool_call: _Optional[_Union[GlobToolCall, _Mapping]] = ..., grep_tool_call: _Optional[_Union[GrepToolCall, _Mapping]] = ..., read_tool_call: _Optional[_Union[ReadToolCall, _Mapping]] = ..., edit_tool_call: _Optional[_Union[EditToolCall, _Mapping]] = ..., ls_tool_call: _Optional[_Union[LsToolCall, _Mapping]] = ..., mcp_tool_call: _Optional[_Union[McpToolCall, _Mapping]] = ..., tool_call_id: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., completed_at_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, shell_tool_call: _Optional[_Union[ShellToolCall, _Mapping]] = ..., glob_tool_call: _Optional[_Union[GlobToolCall, _Mapping]] = ..., grep_tool_call: _Optional[_Union[GrepToolCall, _Mapping]] = ..., read_tool_call: _Optional[_Union[ReadToolCall, _Mapping]] = ..., edit_tool_call: _Optional[_Union[EditToolCall, _Mapping]] = ..., ls_tool_call: _Optional[_Union[LsToolCall, _Mapping]] = ..., mcp_tool_call: _Optional[_Union[McpToolCall, _Mapping]] = ..., web_search_tool_call: _Optional[_Union[WebSearchToolCall, _Mapping]] = ..., tool_call_id: _Optional[str] = ..., started_at_ms: _Optional[int] = ..., completed_at_ms: _Optional[int] = ...) -> None: ...
 
 class ShellToolCall(_message.Message):
     __slots__ = ("args", "result")
@@ -1099,6 +1101,52 @@ class McpToolError(_message.Message):
     ERROR_FIELD_NUMBER: _ClassVar[int]
     error: str
     def __init__(self, error: _Optional[str] = ...) -> None: ...
+
+class WebSearchToolCall(_message.Message):
+    __slots__ = ("args", "result")
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    args: WebSearchArgs
+    result: WebSearchResult
+    def __init__(self, args: _Optional[_Union[WebSearchArgs, _Mapping]] = ..., result: _Optional[_Union[WebSearchResult, _Mapping]] = ...) -> None: ...
+
+class WebSearchResult(_message.Message):
+    __slots__ = ("success", "error", "rejected")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    success: WebSearchSuccess
+    error: WebSearchError
+    rejected: WebSearchRejected
+    def __init__(self, success: _Optional[_Union[WebSearchSuccess, _Mapping]] = ..., error: _Optional[_Union[WebSearchError, _Mapping]] = ..., rejected: _Optional[_Union[WebSearchRejected, _Mapping]] = ...) -> None: ...
+
+class WebSearchSuccess(_message.Message):
+    __slots__ = ("references",)
+    REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    references: _containers.RepeatedCompositeFieldContainer[WebSearchReference]
+    def __init__(self, references: _Optional[_Iterable[_Union[WebSearchReference, _Mapping]]] = ...) -> None: ...
+
+class WebSearchReference(_message.Message):
+    __slots__ = ("title", "url", "chunk")
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
+    title: str
+    url: str
+    chunk: str
+    def __init__(self, title: _Optional[str] = ..., url: _Optional[str] = ..., chunk: _Optional[str] = ...) -> None: ...
+
+class WebSearchError(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: str
+    def __init__(self, error: _Optional[str] = ...) -> None: ...
+
+class WebSearchRejected(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ExecServerMessage(_message.Message):
     __slots__ = ("id", "exec_id", "span_context", "accept_hook_additional_contexts", "machine_id", "shell_args", "write_args", "delete_args", "grep_args", "read_args", "ls_args", "diagnostics_args", "request_context_args", "mcp_args", "shell_stream_args", "background_shell_spawn_args", "list_mcp_resources_exec_args", "read_mcp_resource_exec_args", "fetch_args", "write_shell_stdin_args", "subagent_args", "redacted_read_args", "mcp_state_exec_args", "shell_allowlist_precheck_args", "mcp_allowlist_precheck_args", "web_fetch_allowlist_precheck_args")
