@@ -14,6 +14,7 @@ from faults.cluster import table as cluster_table
 from faults.judge import Verdict
 from faults.rigs import RIGS
 from faults.soak import Footprint, Orders, Report, soak
+from faults.upstreams import RUNS
 
 
 def main() -> int:
@@ -72,6 +73,8 @@ def table(report: Report) -> Iterator[str]:
         more = f": {listed(report.errors)}" if verdict is Verdict.ERROR and count else ""
         yield f"  {verdict.value:24} {count:6}  {count / done:7.2%}{more}"
     yield f"  CPU seconds: {', '.join(f'{name} {value:.0f}' for name, value in report.cpu_s.items())}"
+    runs = report.carried.get(RUNS, 0)
+    yield f"  {RUNS:24} {runs:6}  {1000 * runs / done:.0f} per 1,000 turns"
     yield f"  carried: {report.carried}; gateway's peak {report.peak_mb:.0f} MB"
     yield f"  before {report.before}"
     yield f"  after  {report.after}"

@@ -6,13 +6,18 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final, Protocol
+from urllib.request import urlopen
 
+from caretway_sim.service import STATS
 from faults import pipes, processes
 from faults.plan import by_seed, quiet
 from faults.processes import Process
 from faults.proxy import Proxy
 from faults.rigs import Rig
 from programs import write_program
+
+RUNS: Final = "runs opened"
+"""Of Cursor; of cursor-agent, the starts of its program."""
 
 
 class Upstream(Protocol):
@@ -49,6 +54,7 @@ class Network:
         self._weather = rig.weather[transport]
         self._simulator = simulator
         self._proxy = proxy
+        self._stats = f"http://127.0.0.1:{simulator.port}{STATS}"
 
     def begin(self, seed: str) -> None:
         self._proxy.plan = by_seed(seed, self._weather)
@@ -68,7 +74,9 @@ class Network:
         return Counter(f"{each.fault.kind.value}, {each.fault.direction.value}" for each in self._proxy.fired)
 
     def carried(self) -> dict[str, int]:
-        return {way.value: count for way, count in self._proxy.carried.items()}
+        with urlopen(self._stats, timeout=20) as answer:  # of the simulator
+            runs = json.load(answer)["runs_opened"]
+        return {way.value: count for way, count in self._proxy.carried.items()} | {RUNS: runs}
 
     def cpu_s(self) -> float:
         return self._simulator.cpu_s()
@@ -128,7 +136,7 @@ class Pipes:
         return Counter(told.read_text().splitlines() if told.exists() else ())
 
     def carried(self) -> dict[str, int]:
-        return {"starts": (self._folder / pipes.STARTS).stat().st_size}
+        return {RUNS: (self._folder / pipes.STARTS).stat().st_size}
 
     def cpu_s(self) -> float:
         return 0.0
