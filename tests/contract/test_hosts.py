@@ -50,7 +50,7 @@ async def test_a3_the_teams_host_is_asked_for_once_and_remembered(
         stats = client.stats()
         assert (stats["misdirected"], stats["server_configs"], stats["runs_opened"]) == (1, 1, 2)
         metrics = (await client.http.get("/metrics")).text
-        assert 'caretway_recoveries_total{rung="same run",cause="host"} 1' in metrics
+        assert 'caretway_recoveries_total{rung="other host",cause="host"} 1' in metrics
         assert "/agentn, which is tried" in caplog.text, "the log says where runs go now"
         assert "--run-url" not in caplog.text, "what to type is said when nothing helped"
 

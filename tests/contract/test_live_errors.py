@@ -207,7 +207,7 @@ async def test_r16_a_poisoned_conversation_is_replayed_under_a_new_id_once(trans
         # The kept conversation is poisoned now; the user goes on with other words.
         second = await client.chat([*talk, *user("sim: say two")], model=model)
         assert (second.text, second.session) == ("two", "replayed")
-        assert "refused to go on with the kept conversation" in second.headers["x-caretway-session-reason"]
+        assert "refused to continue the stored conversation" in second.headers["x-caretway-session-reason"]
         assert client.stats()["runs_opened"] == spent + 2
         assert 'caretway_recoveries_total{rung="fresh run",cause="stale"} 2' in await metrics(client)
         # What answered is the conversation from now on.

@@ -65,7 +65,7 @@ async def test_l1_an_unknown_family_that_refuses_gets_simpler_schemas(transport:
                 assert client.stats()["runs_opened"] - before == opened
         other = await client.chat("sim: say hi", model="gpt-5.4", tools=[function(ODD)])
         assert other.text == "hi" and "x-caretway-tools" not in other.headers, "another model is asked as always"
-        assert 'rung="same run",cause="schema"} 1' in (await client.http.get("/metrics")).text
+        assert 'rung="simpler schemas",cause="schema"} 1' in (await client.http.get("/metrics")).text
 
 
 async def test_l1_simpler_schemas_in_the_middle_of_a_conversation(transport: str) -> None:

@@ -662,6 +662,7 @@ have `message`, `type`, `code` and `status` in the shape of the API ([codes](tro
 | `x-caretway-tools` | [changed](tools.md) tool schemas |
 | `x-caretway-tool-choice` | a demanded call that the model did not make |
 | `x-caretway-pictures` | images that the model may not see |
+| `x-caretway-recovered` | what was [tried again](reliability.md#how-a-lost-run-is-recovered) before the first byte, why, and its cost |
 | `x-caretway-budget` | a [budget](usage.md#budgets) above 80 % |
 | `x-caretway-passed-to` | the gateway of a [cluster](cluster.md) that answers |
 

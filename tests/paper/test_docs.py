@@ -10,6 +10,7 @@ import pytest
 
 from caretway.cli.flags import flags_of, subcommands
 from caretway.cli.main import parser
+from caretway.core.recovery import as_markdown
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCE: Final = ROOT / "src" / "caretway"
@@ -32,6 +33,12 @@ def test_links_and_paths_exist() -> None:
         dead += [(page, path) for path in _PATH.findall(text) if not any((base / path).exists() for base in BASES)]
         dead += [(page, name) for name in _MODULE.findall(text) if name not in _MODULES]
     assert dead == []
+
+
+def test_the_table_of_recovery_is_current() -> None:
+    """Write it anew with `python -m caretway.core.recovery`."""
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    assert as_markdown() in page
 
 
 def test_the_pages_were_found() -> None:

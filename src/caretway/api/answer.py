@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..core.errors import SOON, ErrorKind, GatewayError
 from ..core.events import AgentActivity, Event, TurnFailed, TurnStarted
+from ..core.recovery import in_words
 from ..core.request import TurnRequest
 from ..dialects import Dialect, Encoder, ResponseMeta
 from ..dialects.in_turn import one_line
@@ -193,6 +194,8 @@ class Answer(ABC):
             headers.append((b"x-caretway-tools", header_text(response.adapted)))
         if response.pictures:
             headers.append((b"x-caretway-pictures", header_text(response.pictures)))
+        if response.recoveries:
+            headers.append((b"x-caretway-recovered", header_text("; ".join(in_words(response.recoveries)))))
         if response.note:  # a retry would cost two more runs with the same result
             headers += [(b"x-caretway-tool-choice", header_text(response.note)), (b"x-should-retry", b"false")]
         return headers

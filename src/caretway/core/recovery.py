@@ -1,120 +1,364 @@
-"""Decides what to do after a lost run: hand the calls over, continue the run from its checkpoint, start a fresh run, or
-give up. Pure. `backends/agent/run_life.py` has the backoff.
+"""Everything that is tried again, as one table: what happened and what is known about it, what is done, why, and at
+whose cost. Pure. `python -m caretway.core.recovery` prints it for docs/reliability.md.
 
-Recovery is a ladder of steps; the input is the situation, the output is the next step (rung) with its reason. The
-rungs: let the client run the calls that it has; continue the same run from its last checkpoint; send the whole history,
-including results, to a fresh run; end with an error. A call that the client has seen is never shown again, so a rung
-that might do that is skipped. The retry budget belongs to one request. Every reopened run uses it, whatever the reason;
-progress renews it.
+The first row that fits decides. Backends, sessions and connections carry the remedy out; if it fails, they ask again
+with what they learned. Every new run counts against one budget of the request, whatever the reason; progress renews it.
 """
 
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
+T = TypeVar("T")
+
 RETRY_BUDGET: Final = 2
-"""How many runs may be reopened for one request without progress in between."""
+"""How many new runs one request may open without progress in between."""
 
 
-class Cause(Enum):
-    """Why an attempt has ended. The value is the label in `/metrics` and in the log."""
+class Loss(Enum):
+    """What happened. The value is the label in `/metrics`, the log and the ledger."""
 
+    # a run
     CUT = "cut"
-    """The connection broke, or the stream ended before the turn did."""
     SILENT = "silent"
-    """No more data arrived."""
     STALLED = "stalled"
-    """Only heartbeats arrived, no progress."""
-    REFUSED = "refused"
-    """Cursor ended the run with a temporary error."""
-    TOKEN = "token"  # noqa: S105  # a reason, not a secret
-    """Cursor did not accept the token, and there is a newer token."""
-    DIVERGED = "diverged"
-    """The new attempt does not repeat what the client already has."""
-    SHAPE = "shape"
-    """Cursor may not have recognised the model, so the next attempt names it in another form."""
-    SCHEMA = "schema"
-    """The model's vendor may refuse the tools' schemas, so the next attempt sends simpler schemas."""
-    INCOMPLETE = "incomplete"
-    """A part of the stored conversation is missing."""
-    STALE = "stale"
-    """Cursor refuses to continue the conversation, but may accept its history under a new id."""
     UNHEARD = "unheard"
-    """The stream ended without a message: a temporary fault, or a host that does not serve this account."""
+    PROGRAM = "program"
+    REFUSED = "refused"
+    FINAL = "final"
+    TOKEN = "token"  # noqa: S105  # a reason, not a secret
     HOST = "host"
-    """The host does not serve this account, and Cursor named another host."""
+    SHAPE = "shape"
+    SCHEMA = "schema"
+    SYSTEM = "system"
+    TOOLS = "tools"
+    DIVERGED = "diverged"
+    INCOMPLETE = "incomplete"
+    STALE = "stale"
+    # a request
+    GONE = "gone"
+    MODEL = "model"
+    NO_CALL = "no call"
+    WRONG_CALL = "wrong call"
+    # a message
+    UNANSWERED = "unanswered"
+
+    @property
+    def words(self) -> str:
+        return _HAPPENED[self]
 
 
-class Rung(Enum):
+_HAPPENED: Final[Mapping[Loss, str]] = {
+    Loss.CUT: "the connection to Cursor broke",
+    Loss.SILENT: "Cursor sent nothing any more",
+    Loss.STALLED: "Cursor sent only heartbeats, and the model made no progress",
+    Loss.UNHEARD: "Cursor ended the stream without a message",
+    Loss.PROGRAM: "cursor-agent ended before it answered",
+    Loss.REFUSED: "Cursor refused the run with a temporary error",
+    Loss.FINAL: "Cursor refused the run, and would refuse it again",
+    Loss.TOKEN: "Cursor did not accept the token",
+    Loss.HOST: "this host of Cursor does not serve the account",
+    Loss.SHAPE: "Cursor may not have recognised the name of the model",
+    Loss.SCHEMA: "the model's maker may have refused the tools' schemas",
+    Loss.SYSTEM: "the account may not set a system prompt",
+    Loss.TOOLS: "this build of cursor-agent does not take the client's tools",
+    Loss.DIVERGED: "the model continued with other words after its run was lost",
+    Loss.INCOMPLETE: "a part of the stored conversation is missing",
+    Loss.STALE: "Cursor refused to continue the stored conversation",
+    Loss.GONE: "the turn or its conversation could not be continued",
+    Loss.MODEL: "Cursor refused the model",
+    Loss.NO_CALL: "the model did not make the demanded call",
+    Loss.WRONG_CALL: "the model wrote a call that does not fit",
+    Loss.UNANSWERED: "a message to Cursor was not answered",
+}
+
+
+class Fact(Enum):
+    """What is known: what the client has, what Cursor or a tool may have done, what was tried. The value is for the
+    table in the documentation."""
+
+    SEEN = "the client has a part of the answer"
+    CALLS = "the client has whole calls"
+    HALF_CALL = "the client has a part of a call"
+    RESULTS = "the request brought tool results"
+    WORKED = "a tool ran without the client"
+    IN_CHAT = "the chat may have the message already"
+    NO_RESUME = "the backend cannot continue a run"
+    UNRECORDED = "too much was said since the checkpoint"
+    USAGE_OPEN = "the plan's usage may be spent"
+    SPENT = "the plan's usage is spent"
+    NONE_LEFT = "nothing else is left to try"
+    AGAIN = "a new run was opened before"
+    BUDGET_USED = "the budget of new runs is used"
+    WAITED = "a long wait was repeated"
+    EMPTY_BEFORE = "the run before brought nothing either"
+    ASKED_TWICE = "the model was asked for it again"
+    FIXED = "no other run may answer"
+    UNPROCESSED = "Cursor has not processed it"
+    KEPT = "its connection was kept from before, or in doubt"
+    ANSWERED = "its answer had begun"
+    RESENT = "it was sent twice"
+
+
+Facts = frozenset[Fact]
+
+
+class RemedyPrice(Enum):
+    NOTHING = "nothing"
+    CALL = "one free call"
+    RESEND = "a free resend"
+    REFUSED = "nothing: a refused run is free"
+    RUN = "a new run from the last checkpoint"
+    WHOLE = "a new run with the whole history"
+    LATER = "the next run reads the whole history"
+    MORE = "a new run with one more message"
+
+
+class Remedy(Enum):
+    """What is done. The value is the label in `/metrics`, the log and the ledger."""
+
     HAND_OVER = "hand over"
-    """The client has whole calls: it runs them, and its results start a fresh run."""
     SAME_RUN = "same run"
+    OTHER_CONNECTION = "other connection"
+    OTHER_HOST = "other host"
+    NEW_TOKEN = "renewed token"  # noqa: S105  # a remedy, not a secret
+    OTHER_NAME = "other name"
+    SIMPLER_SCHEMAS = "simpler schemas"
+    SYSTEM_AS_TEXT = "system prompt as text"
+    NEXT_MODEL = "next model"
     FRESH_RUN = "fresh run"
+    NEW_RUN = "new run"
+    CORRECTION = "correction"
+    ASK_USAGE = "ask for usage"
+    RESEND = "resend"
     GIVE_UP = "give up"
 
+    @property
+    def price(self) -> RemedyPrice:
+        return _PRICES[self]
 
-BROKEN: Final = frozenset({Cause.CUT, Cause.SILENT, Cause.STALLED, Cause.UNHEARD})
-"""Causes that put the connection in doubt: the next attempt gets its own connection."""
-_NO_WAY_BACK: Final = frozenset({Cause.DIVERGED, Cause.INCOMPLETE, Cause.STALE})
-_LONG: Final = frozenset({Cause.SILENT, Cause.STALLED})
+    @property
+    def opens_run(self) -> bool:
+        """Whether it counts against the budget. A refused model does not: each is asked once, and refuses at once."""
+        return self not in _OPEN_NO_RUN
 
 
-class Loss(Struct, frozen=True):
-    """The situation after a lost attempt."""
+_PRICES: Final[Mapping[Remedy, RemedyPrice]] = {
+    Remedy.HAND_OVER: RemedyPrice.LATER,
+    Remedy.SAME_RUN: RemedyPrice.RUN,
+    Remedy.OTHER_CONNECTION: RemedyPrice.RUN,
+    Remedy.OTHER_HOST: RemedyPrice.REFUSED,
+    Remedy.NEW_TOKEN: RemedyPrice.REFUSED,
+    Remedy.OTHER_NAME: RemedyPrice.REFUSED,
+    Remedy.SIMPLER_SCHEMAS: RemedyPrice.REFUSED,
+    Remedy.SYSTEM_AS_TEXT: RemedyPrice.REFUSED,
+    Remedy.NEXT_MODEL: RemedyPrice.REFUSED,
+    Remedy.FRESH_RUN: RemedyPrice.WHOLE,
+    Remedy.NEW_RUN: RemedyPrice.WHOLE,
+    Remedy.CORRECTION: RemedyPrice.MORE,
+    Remedy.ASK_USAGE: RemedyPrice.CALL,
+    Remedy.RESEND: RemedyPrice.RESEND,
+    Remedy.GIVE_UP: RemedyPrice.NOTHING,
+}
+_OPEN_NO_RUN: Final = frozenset(
+    {Remedy.HAND_OVER, Remedy.NEXT_MODEL, Remedy.ASK_USAGE, Remedy.RESEND, Remedy.GIVE_UP, Remedy.SYSTEM_AS_TEXT}
+)
 
-    cause: Cause
-    reopened: int = 0
-    """Runs that were reopened for this request since the last progress."""
+
+class Situation(Struct, frozen=True):
+    loss: Loss
+    facts: Facts = frozenset()
+    runs: int = 0
+    """New runs that were opened for this request since the last progress."""
     budget: int = RETRY_BUDGET
-    visible: bool = False
-    """Whether the client has seen a part of this response."""
-    calls_out: bool = False
-    """Whether the client has whole calls of this response."""
-    call_open: bool = False
-    """Whether the client has a part of a call."""
-    results_given: bool = False
-    """Whether this response began with tool results."""
-    worked_here: bool = False
-    """Whether tools with side effects ran in the gateway, which a fresh run would run again."""
-    repeatable: bool = True
-    """Whether the output since the checkpoint is recorded, so that its repetition can be dropped."""
-    waited: bool = False
-    """Whether a long wait was already repeated once for this request."""
-    before: Cause | None = None
-    """Why this turn's previous attempt was lost, if there was one."""
+
+
+def holding(*facts: tuple[Fact, bool]) -> Facts:
+    """The facts that hold."""
+    return frozenset([fact for fact, holds in facts if holds])
+
+
+class RemedyRow(Struct, frozen=True):
+    losses: frozenset[Loss]
+    """Empty: all of its part of the table."""
+    given: Facts
+    unless: Facts
+    remedy: Remedy
+    reason: str
+    quiet: bool = False
+    """The error for the client needs no reason why nothing is tried."""
+
+    def fits(self, loss: Loss, facts: Facts) -> bool:
+        return (not self.losses or loss in self.losses) and self.given <= facts and not self.unless & facts
 
 
 class Step(Struct, frozen=True):
-    rung: Rung
+    remedy: Remedy
     reason: str
+    quiet: bool = False
+
+    def message(self, message: str) -> str:
+        """An error's message, with the reason why nothing more is tried."""
+        return message if self.quiet else f"{message.rstrip()} (Not tried again: {self.reason}.)"
 
 
-def next_step(loss: Loss) -> Step:
-    """The next rung of the ladder, and why."""
-    if loss.calls_out and not loss.call_open:
-        return Step(Rung.HAND_OVER, "the client has the calls; its results start a fresh run")
-    if loss.reopened >= loss.budget:
-        return Step(Rung.GIVE_UP, f"{loss.reopened} runs were reopened without progress")
-    if loss.cause is loss.before is Cause.UNHEARD:
-        return Step(Rung.GIVE_UP, "a second connection brought nothing either")
-    fresh = _fresh(loss)
-    if loss.cause in _NO_WAY_BACK:
-        return fresh
-    if loss.cause is Cause.STALLED and loss.results_given and fresh.rung is Rung.FRESH_RUN:
-        return Step(Rung.FRESH_RUN, "no progress after the tool results: the history is sent to a fresh run")
-    if loss.cause in _LONG and loss.waited:
-        return Step(Rung.GIVE_UP, "a long wait is repeated once")
-    if loss.reopened and loss.results_given and fresh.rung is Rung.FRESH_RUN:
-        return Step(Rung.FRESH_RUN, "the same run was lost again: the history is sent to a fresh run")
-    if not loss.repeatable:
-        return Step(Rung.GIVE_UP, "there is too much output since the last checkpoint")
-    return Step(Rung.SAME_RUN, "the run continues from its last checkpoint")
+def _row(
+    losses: Loss | tuple[Loss, ...],
+    given: Fact | tuple[Fact, ...],
+    unless: Fact | tuple[Fact, ...],
+    remedy: Remedy,
+    reason: str,
+    *,
+    quiet: bool = False,
+) -> RemedyRow:
+    return RemedyRow(_set(losses), _set(given), _set(unless), remedy, reason, quiet)
 
 
-def _fresh(loss: Loss) -> Step:
-    if loss.visible:
-        return Step(Rung.GIVE_UP, "the client has a part of the answer, and a fresh run would give another one")
-    if loss.worked_here:
-        return Step(Rung.GIVE_UP, "tools ran in the gateway, and a fresh run would run them again")
-    return Step(Rung.FRESH_RUN, "the history is sent to a fresh run")
+def _set(one_or_more: T | tuple[T, ...]) -> frozenset[T]:
+    return frozenset(one_or_more) if isinstance(one_or_more, tuple) else frozenset((one_or_more,))
+
+
+_ANY: Final = ()
+_BROKEN: Final = (Loss.CUT, Loss.SILENT, Loss.STALLED, Loss.UNHEARD)
+_LONG: Final = (Loss.SILENT, Loss.STALLED)
+_NO_WAY_BACK: Final = (Loss.DIVERGED, Loss.INCOMPLETE, Loss.STALE, Loss.TOOLS)
+_BY_CHANGE: Final = (Loss.TOKEN, Loss.HOST, Loss.SHAPE, Loss.SCHEMA, Loss.SYSTEM)
+_ELSEWHERE: Final = (Fact.SEEN, Fact.WORKED)
+_L, _F, _R = Loss, Fact, Remedy
+
+TABLE: Final[Mapping[str, tuple[RemedyRow, ...]]] = {
+    "A run of Cursor": (
+        _row(_ANY, _F.SPENT, (), _R.GIVE_UP, "the plan's usage is spent", quiet=True),
+        _row(_ANY, _F.USAGE_OPEN, (), _R.ASK_USAGE, "a spent plan is refused in the same words"),
+        _row(_L.FINAL, (), (), _R.GIVE_UP, "the same run would be refused again", quiet=True),
+        _row(_BY_CHANGE, _F.NONE_LEFT, (), _R.GIVE_UP, "nothing else is left to try", quiet=True),
+        _row(_BY_CHANGE, _F.SEEN, (), _R.GIVE_UP, "a run that answered lacks nothing", quiet=True),
+        _row(_ANY, _F.CALLS, _F.HALF_CALL, _R.HAND_OVER, "the client has the calls; its results start a fresh run"),
+        _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "{runs} runs were reopened without progress"),
+        _row(
+            (_L.UNHEARD, _L.HOST),
+            (),
+            (_F.NONE_LEFT, _F.UNRECORDED),
+            _R.OTHER_HOST,
+            "Cursor may name the host that serves it",
+        ),
+        _row(_L.UNHEARD, _F.EMPTY_BEFORE, (), _R.GIVE_UP, "a second connection brought nothing either"),
+        _row(
+            _NO_WAY_BACK,
+            _F.SEEN,
+            (),
+            _R.GIVE_UP,
+            "the client has a part of the answer, and a fresh run would give another one",
+        ),
+        _row(_NO_WAY_BACK, _F.WORKED, (), _R.GIVE_UP, "tools ran in the gateway, and a fresh run would run them again"),
+        _row(_NO_WAY_BACK, (), (), _R.FRESH_RUN, "the history is sent to a fresh run"),
+        _row(_L.TOKEN, (), _F.UNRECORDED, _R.NEW_TOKEN, "a newer token may be accepted"),
+        _row(_ANY, (_F.NO_RESUME, _F.SEEN), (), _R.GIVE_UP, "the client has a part of the answer", quiet=True),
+        _row(_ANY, (_F.NO_RESUME, _F.IN_CHAT), (), _R.FRESH_RUN, "the message may be in the chat already"),
+        _row(_ANY, _F.NO_RESUME, (), _R.NEW_RUN, "the client has nothing yet"),
+        _row(_L.SHAPE, (), _F.UNRECORDED, _R.OTHER_NAME, "the model has another name"),
+        _row(_L.SCHEMA, (), _F.UNRECORDED, _R.SIMPLER_SCHEMAS, "every maker takes simpler schemas"),
+        _row(_L.SYSTEM, (), (), _R.SYSTEM_AS_TEXT, "the message can carry it"),
+        _row(
+            _L.STALLED,
+            _F.RESULTS,
+            _ELSEWHERE,
+            _R.FRESH_RUN,
+            "no progress after the tool results: the history is sent to a fresh run",
+        ),
+        _row(_LONG, _F.WAITED, (), _R.GIVE_UP, "a long wait is repeated once"),
+        _row(
+            _ANY,
+            (_F.RESULTS, _F.AGAIN),
+            _ELSEWHERE,
+            _R.FRESH_RUN,
+            "the same run was lost again: the history is sent to a fresh run",
+        ),
+        _row(_ANY, _F.UNRECORDED, (), _R.GIVE_UP, "there is too much output since the last checkpoint"),
+        _row(_BROKEN, (), (), _R.OTHER_CONNECTION, "the run continues from its last checkpoint"),
+        _row(_ANY, (), (), _R.SAME_RUN, "the run continues from its last checkpoint"),
+    ),
+    "A request": (
+        _row(_ANY, _F.FIXED, (), _R.GIVE_UP, "no other run may answer this request", quiet=True),
+        _row(_L.MODEL, _F.NONE_LEFT, (), _R.GIVE_UP, "no other model may answer", quiet=True),
+        _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.SEEN, (), _R.GIVE_UP, "the client has a part of the answer"),
+        _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.WORKED, (), _R.GIVE_UP, "a fresh run would run the tools again"),
+        _row(_L.MODEL, (), (), _R.NEXT_MODEL, "Cursor refused the model, and its alias names another, or the request"),
+        _row((_L.NO_CALL, _L.WRONG_CALL), _F.ASKED_TWICE, (), _R.GIVE_UP, "the model is asked again once"),
+        _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "{runs} runs were reopened without progress"),
+        _row((_L.GONE, _L.NO_CALL), (), (), _R.FRESH_RUN, "the history is sent to a fresh run"),
+        _row(_L.WRONG_CALL, (), (), _R.CORRECTION, "the model is told what is wrong with its call"),
+    ),
+    "A message or a call to Cursor": (
+        _row(_ANY, _F.RESENT, (), _R.GIVE_UP, "two connections brought no answer"),
+        _row(_ANY, _F.UNPROCESSED, (), _R.RESEND, "Cursor has done nothing with it"),
+        _row(_ANY, _F.ANSWERED, (), _R.GIVE_UP, "Cursor has worked on it"),
+        _row(_ANY, _F.KEPT, (), _R.RESEND, "the connection was most likely closed before"),
+        _row(_ANY, (), (), _R.GIVE_UP, "a new connection was lost, too"),
+    ),
+}
+"""The parts of the table. A part is for its own losses; in a part the first row that fits decides."""
+
+_OF_REQUEST: Final = frozenset({Loss.GONE, Loss.MODEL, Loss.NO_CALL, Loss.WRONG_CALL})
+
+
+def part_of(loss: Loss) -> str:
+    run, request, message = TABLE
+    return message if loss is Loss.UNANSWERED else request if loss in _OF_REQUEST else run
+
+
+def matching_row(situation: Situation) -> RemedyRow:
+    facts = situation.facts
+    if situation.runs:
+        facts |= {Fact.AGAIN}
+    if situation.runs >= situation.budget:
+        facts |= {Fact.BUDGET_USED}
+    return next(row for row in TABLE[part_of(situation.loss)] if row.fits(situation.loss, facts))
+
+
+def remedy(situation: Situation) -> Step:
+    """What is done, and why."""
+    row = matching_row(situation)
+    return Step(row.remedy, row.reason.format(runs=situation.runs), row.quiet)
+
+
+# ---- A remedy in words, from the labels that are in the log and the ledger.
+
+
+def words_of(remedy: str, loss: str) -> tuple[str, str]:
+    """(what happened, what the remedy cost). Labels of other versions, and the codes of refused models, stay as they
+    are."""
+    what = next((each.words for each in Loss if each.value == loss), loss)
+    if remedy == Remedy.NEXT_MODEL.value:
+        what = f"{Loss.MODEL.words} ({loss})"
+    return what, next((each.price.value for each in Remedy if each.value == remedy), "")
+
+
+def in_words(recoveries: Iterable[tuple[str, str]]) -> list[str]:
+    """One phrase for each: what was done, why, and what it cost."""
+    return [f"{how}, because {what}: {price}" for how, loss in recoveries for what, price in [words_of(how, loss)]]
+
+
+# ---- The table as text, for docs/reliability.md.
+
+
+def as_markdown() -> str:
+    lines = ["| label | what happened |", "|---|---|", *[f"| `{loss.value}` | {loss.words} |" for loss in Loss], ""]
+    for part, rows in TABLE.items():
+        lines += [f"### {part}", "", "| what happened | if | unless | what is done | because | price |"]
+        lines += ["|---|---|---|---|---|---|", *map(_as_line, rows), ""]
+    return "\n".join(lines)
+
+
+def _as_line(row: RemedyRow) -> str:
+    happened = " ".join([f"`{loss.value}`" for loss in Loss if loss in row.losses]) or "anything"
+    given = ", and ".join([fact.value for fact in Fact if fact in row.given])
+    unless = ", or ".join([fact.value for fact in Fact if fact in row.unless])
+    reason = row.reason.format(runs="so many")
+    return f"| {happened} | {given} | {unless} | *{row.remedy.value}* | {reason} | {row.remedy.price.value} |"
+
+
+if __name__ == "__main__":
+    print(as_markdown(), end="")  # noqa: T201  # a command for the documentation

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ..core.errors import ErrorKind
 from ..core.records import Observer, RefusedRequest, TurnRecord
+from ..core.recovery import words_of
 
 MAX_REFUSED: Final = 200
 MAX_RECOVERIES: Final = 100
@@ -50,9 +51,14 @@ class NotedRefusal(Struct):
 
 
 class NotedRecovery(Struct, frozen=True):
+    """A run that was lost, and whose request was answered all the same."""
+
     at: float
     rung: str
+    """What was done."""
     cause: str
+    """What happened, in words."""
+    price: str
     model: str
     client: str
     conversation: str
@@ -106,8 +112,9 @@ class PageNotes(Observer):
 
     def _trouble(self, record: TurnRecord) -> None:
         caller, at = record.caller, record.started_at + record.total_ms / 1000
-        for rung, cause in record.recoveries:
-            self.recoveries.append(NotedRecovery(at, rung, cause, record.model, caller.client, record.conversation))
+        for rung, cause in record.recoveries if not record.error else ():
+            happened = (rung, *words_of(rung, cause))
+            self.recoveries.append(NotedRecovery(at, *happened, record.model, caller.client, record.conversation))
         if record.error:
             details = record.message[:MAX_TOLD], record.hint[:MAX_TOLD], caller.client, record.model
             self._note_error(

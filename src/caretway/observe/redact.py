@@ -52,6 +52,7 @@ _HEADERS: Final = frozenset(
         "x-caretway-backend",
         "x-caretway-ignored",
         "x-caretway-pictures",
+        "x-caretway-recovered",
         "x-caretway-session",
         "x-caretway-session-reason",
         "x-caretway-tools",

@@ -19,18 +19,16 @@ from ..core.events import RunUsage
 from ..core.fold import Reply
 from ..core.passing import Held
 from ..core.records import RequestOrigin, RunRecord
-from ..core.recovery import Cause, Rung
+from ..core.recovery import Fact, Loss, Remedy, Situation, holding, remedy
 from ..core.request import Message, RunCharges, SessionMode, TurnRequest, ends_with_results, last_answer
 from ..core.turn import Backend, Guard, Snapshot, StageFactory
 from ..processes.tasks import aside
 from ..schemas.check import ArgumentRule
 from .lifecycle import Happening, SessionState, first_to_go, patience
 from .live import FROM_NOWHERE, REPLICA, LiveTurn, RunAccount, Tickets, TurnView, held_by, new_sid, turn_view
-from .plan import Alike, Compare, Continue, Fresh, Parked, Repeat, Replay, Resume, alike, history_chains, plan
+from .plan import Alike, Compare, Continue, Fresh, Parked, Plan, Repeat, Replay, Resume, alike, history_chains, plan
 from .response import MAX_ANSWER_BYTES, REPEATER, Drain, Label, Response, repeated_turn
-from .second_try import REASON as FELL_BACK
-from .second_try import RUNG as NEXT_MODEL
-from .second_try import going_on, next_request, same_model
+from .second_try import after_refusal, going_on, same_model
 from .store import ConversationStore
 from .transcript import REASON as COMPACTED
 from .transcript import ConversationIds, SessionNames, answer_message, chained, may_continue, new_results
@@ -144,28 +142,11 @@ class Sessions:
         if request.fallbacks:
             request = going_on(request, self._known(request, origin.owner).values())
         model_request = await self._guarded(request, origin.owner)
-        chains = await aside(history_chains, model_request) if request.large else None
-        compare = await self._compared(request, origin.owner) if request.large else alike
-        if not self._store.settled and may_continue(request):
-            await self._store.settle()
-        if self._store.shared and may_continue(request):
-            chains = chains or history_chains(model_request)
-            await self._store.bring(self._key(chains.whole.digest(), origin.owner))
         mode = request.session or self._limits.mode
-        decision = plan(
-            model_request,
-            mode=mode,
-            abilities=self._backend.abilities,
-            parked=self._known(request, origin.owner),
-            recall=partial(self._recall, origin.owner),
-            chains=chains,
-            said=request.messages,
-            compare=compare,
-            gone=gone,
-        )
+        decision = await self._planned(request, model_request, origin, mode, gone)
         known: Continue | None = None
         conversation = ""
-        gone_while_parked = False
+        recoveries: list[tuple[str, str]] = []
         label: Label
         match decision:
             case Resume(sid=sid, reason=reason):
@@ -175,12 +156,13 @@ class Sessions:
                 except GatewayError as lost:
                     if lost.kind is not ErrorKind.TURN_GONE:
                         raise
-                    log.info("a parked turn is gone, its history is replayed: %s", lost.message)
                     self._finish(live, Happening.LOST)
-                    if mode is SessionMode.REQUIRED:
+                    step = remedy(Situation(Loss.GONE, holding((Fact.FIXED, mode is SessionMode.REQUIRED))))
+                    if step.remedy is not Remedy.FRESH_RUN:
                         raise
-                    label, reason, gone_while_parked = "replayed", "the parked turn was lost", True
-                    conversation = live.account.conversation
+                    log.info("a parked turn is gone, its history is replayed: %s", lost.message)
+                    label, reason, conversation = "replayed", "the parked turn was lost", live.account.conversation
+                    recoveries.append((step.remedy.value, Loss.GONE.value))
                 else:
                     return self._respond(live, request, model_request, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
@@ -199,24 +181,44 @@ class Sessions:
         if known is None and (compacted := self._names.compacted(origin.caller.key, request)) is not None:
             reason, conversation = COMPACTED, compacted
         account = RunAccount(origin, conversation or self._conversations.replayed(origin.caller.key, request))
-        refused: list[tuple[str, str]] = []
+        may_replace = holding((Fact.FIXED, mode is SessionMode.REQUIRED and label != "fresh"))
         while True:
             try:
                 live = await self._start(request, model_request, account, known)
                 break
             except GatewayError as refusal:
-                following = next_request(request, refusal)
-                if following is None or (mode is SessionMode.REQUIRED and label != "fresh"):
+                following = after_refusal(request, refusal, may_replace)
+                if following is None:
                     raise
-                log.info("%s", following.choice.why)
-                refused.append((NEXT_MODEL, refusal.code or refusal.kind.value))
-                request, model_request = following, same_model(following, model_request)
-                known, label, reason = None, "fresh" if label == "fresh" else "replayed", FELL_BACK
+                recoveries.append((Remedy.NEXT_MODEL.value, refusal.code or refusal.kind.value))
+                request, reason = following
+                model_request = same_model(request, model_request)
+                known, label = None, "fresh" if label == "fresh" else "replayed"
         response = self._respond(live, request, model_request, label, reason)
-        response.recoveries += refused
-        if gone_while_parked:
-            response.recoveries.append((Rung.FRESH_RUN.value, Cause.CUT.value))
+        response.recoveries += recoveries
         return response
+
+    async def _planned(
+        self, request: TurnRequest, model_request: TurnRequest, origin: RequestOrigin, mode: SessionMode, gone: str
+    ) -> Plan:
+        chains = await aside(history_chains, model_request) if request.large else None
+        compare = await self._compared(request, origin.owner) if request.large else alike
+        if not self._store.settled and may_continue(request):
+            await self._store.settle()
+        if self._store.shared and may_continue(request):
+            chains = chains or history_chains(model_request)
+            await self._store.bring(self._key(chains.whole.digest(), origin.owner))
+        return plan(
+            model_request,
+            mode=mode,
+            abilities=self._backend.abilities,
+            parked=self._known(request, origin.owner),
+            recall=partial(self._recall, origin.owner),
+            chains=chains,
+            said=request.messages,
+            compare=compare,
+            gone=gone,
+        )
 
     async def _guarded(self, request: TurnRequest, owner: str) -> TurnRequest:
         """The request for the model, with a warning if it loops. A loop error ends the parked turn."""
@@ -329,11 +331,6 @@ class Sessions:
         if account.charge is not None:
             request = replace(request, charge=account.charge)
 
-        async def restart(reopened: int, asking: TurnRequest) -> LiveTurn:
-            again = RunAccount(account.origin, account.conversation)
-            form = replace(same_model(asking, model_request), reopened=reopened)
-            return await self._start(asking, form, again)
-
         required = (request.session or self._limits.mode) is SessionMode.REQUIRED and label != "fresh"
         return Response(
             self,
@@ -342,10 +339,15 @@ class Sessions:
             label,
             reason,
             self._stages,
-            None if required else restart,
+            None if required else partial(self._again, account, model_request),
             max_bytes=self._limits.max_answer_bytes,
             arguments=self._limits.arguments,
         )
+
+    async def _again(self, account: RunAccount, form: TurnRequest, reopened: int, request: TurnRequest) -> LiveTurn:
+        """A fresh run for the whole request, in the `form` for the model. `reopened`: how many were opened for it."""
+        form = replace(same_model(request, form), reopened=reopened)
+        return await self._start(request, form, RunAccount(account.origin, account.conversation))
 
     # ---- callbacks of a response
 

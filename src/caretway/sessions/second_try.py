@@ -1,10 +1,8 @@
-"""Decides whether a fresh run answers instead, before the client has seen anything: after a lost run, a refused
+"""Whether another run answers a request instead, before the client has seen anything: after a lost run, a refused
 conversation, a refused model whose alias names another, or text where a call was demanded (`tool_choice`).
-Until the client has seen an event, a turn that cannot continue is restarted with the whole request. So is a turn that
-did not make a demanded call; its answer is held back until the call. If the second run does not call either, or fails,
-the client gets the text with a note. Every run counts against one retry budget (`core/recovery.py`), including the runs
-that the turn itself opened. After a tool ran without the client there is no second try, because it would run the tool
-again.
+
+The table in `core/recovery.py` decides; here is what it needs to know. The answer to a demand is held back until the
+call. If the second run does not call either, or fails, the client gets the text with a note.
 """
 
 import asyncio
@@ -27,22 +25,21 @@ from ..core.events import (
     TurnStarted,
 )
 from ..core.named_tool import NOTE_KEY
-from ..core.recovery import RETRY_BUDGET, Cause, Rung
+from ..core.recovery import Fact, Facts, Loss, Remedy, Situation, holding, remedy
 from ..core.request import ModelFallback, TurnRequest
 from ..processes.tasks import spawn
 from .live import LiveTurn
 from .plan import Parked
 
-# ---- Decides whether the next model of an alias replaces a refused model, and makes the request for it. Pure.
+log = logging.getLogger(__name__)
+
+# ---- Makes the request for the next model of an alias. Pure.
 #
 # Only refusals that may not apply to another model of the account count: a spent pool of usage, a plan or a policy
 # without the model, an unknown model. A refusal without a reason does not count; the agent backend turns it into a
 # spent pool if the account's usage shows one. The gateway's own budgets refuse every model alike. `accounts/resolve.py`
 # and, for a named key, `usage/keys/named_key.py` choose the next models.
 
-RUNG: Final = "next model"
-"""The name of this step in the log line, next to the steps for lost runs."""
-REASON: Final = "Cursor refused the model, and its alias names another, or the request"
 _KINDS: Final = frozenset({ErrorKind.QUOTA, ErrorKind.MODEL_UNKNOWN})
 _CODES: Final = frozenset({"plan_or_team_refused", "model_blocked"})
 
@@ -54,13 +51,18 @@ def leads_on(error: GatewayError) -> bool:
     return error.kind in _KINDS and error.reason != OWN_BUDGET
 
 
-def next_request(request: TurnRequest, error: GatewayError) -> TurnRequest | None:
-    """The request for the next model of the alias; None if there is none, or if it would not help."""
-    if not request.fallbacks or not leads_on(error):
+def after_refusal(
+    request: TurnRequest, error: GatewayError, facts: Facts = frozenset()
+) -> tuple[TurnRequest, str] | None:
+    """The request for the next model of the alias, and why; None if none may answer instead."""
+    left = bool(request.fallbacks) and leads_on(error)
+    step = remedy(Situation(Loss.MODEL, facts if left else facts | {Fact.NONE_LEFT}))
+    if step.remedy is not Remedy.NEXT_MODEL:
         return None
     first, *others = request.fallbacks
     why = f"{first.choice.why}; {request.model} was refused ({error.code or error.kind.value})"
-    return _asking(request, first, tuple(others), why)
+    log.info("%s", why)
+    return _asking(request, first, tuple(others), why), step.reason
 
 
 def same_model(request: TurnRequest, form: TurnRequest) -> TurnRequest:
@@ -88,28 +90,12 @@ def _asking(request: TurnRequest, one: ModelFallback, others: tuple[ModelFallbac
 Restart = Callable[[int, TurnRequest], Awaitable[LiveTurn]]
 """Opens a fresh run for the whole request. Arguments: how many runs were opened for it before, and the request."""
 
-log = logging.getLogger(__name__)
-
 MAX_RECOVERIES: Final = 16
 """Recoveries of one response in its log line."""
 MAX_HELD_EVENTS: Final = 50_000
 """Events that are held back before a demanded call."""
 CALL_TRIES: Final = 2
 """Runs that may end without the demanded call."""
-_FRESH_BECAUSE: Final = {
-    Cause.CUT.value: "the run was lost twice",
-    Cause.SILENT.value: "the run fell silent",
-    Cause.STALLED.value: "the run made no progress",
-    Cause.REFUSED.value: "the run was refused twice",
-    Cause.TOKEN.value: "the token was refused twice",
-    Cause.DIVERGED.value: "the model took another way after its run was lost",
-    Cause.SHAPE.value: "Cursor may not have understood which model is meant",
-    Cause.SCHEMA.value: "the model's maker may not have taken the tools' schemas",
-    Cause.INCOMPLETE.value: "the kept conversation was incomplete",
-    Cause.STALE.value: "Cursor refused to go on with the kept conversation",
-    Cause.UNHEARD.value: "the run was answered with nothing",
-    Cause.HOST.value: "Cursor serves this account on another host",
-}
 
 
 class SecondTry:
@@ -165,7 +151,7 @@ class SecondTry:
     def recovered(self, event: Recovered) -> None:
         """Record that the turn has recovered from a lost run by itself."""
         self._reopened = event.reopened
-        self._decided = event.cause if event.how == Rung.FRESH_RUN.value else None
+        self._decided = event.cause if event.how == Remedy.FRESH_RUN.value else None
         self._keep(event.how, event.cause)
 
     def judge(self, events: Sequence[Event]) -> str | None:
@@ -175,7 +161,7 @@ class SecondTry:
         self._worked = self._worked or AgentActivity in map(type, events)
         if type(last) is TurnFailed and last.error.kind is ErrorKind.TURN_GONE:
             return self._gone()
-        if self.request.fallbacks and type(last) is TurnFailed and self._restart is not None and not self._worked:
+        if self.request.fallbacks and type(last) is TurnFailed:
             return self._refused(events, last.error)
         if self.must_call:
             self._called = self._called or has_call(events)
@@ -189,36 +175,42 @@ class SecondTry:
         return None
 
     def _gone(self) -> str | None:
-        cause, self._decided = self._decided, None
-        if cause is None:  # a turn without its own recovery
-            cause = Cause.INCOMPLETE.value
-            self._reopened += 1
-            self._keep(Rung.FRESH_RUN.value, cause)
-        return _FRESH_BECAUSE[cause] if self._allowed else None
+        decided, self._decided = self._decided, None
+        if decided is not None:  # by the turn, which has counted the fresh run
+            return Loss(decided).words if self._allows(Loss.GONE, runs=0) else None
+        if not self._allows(Loss.GONE, runs=self._reopened):
+            return None
+        self._opens(Loss.GONE)
+        return Loss.GONE.words
 
     def _refused(self, events: Sequence[Event], error: GatewayError) -> str | None:
-        """Try the next model. No retry budget: a refused run costs nothing, and each model is tried once."""
         said = any(type(event) is not TurnStarted for event in (*self._held, *events[:-1]))
-        following = None if said or self.opened else next_request(self.request, error)
+        following = after_refusal(self.request, error, self._facts(seen=said or self.opened))
         if following is None:
             self.shown = self.shown or not self.must_call
             return None
-        log.info("%s", following.choice.why)
-        self._keep(RUNG, error.code or error.kind.value)
-        self.request = following
-        return REASON
+        self._keep(Remedy.NEXT_MODEL.value, error.code or error.kind.value)
+        self.request, why = following
+        return why
 
     def _no_call(self, events: Sequence[Event]) -> str | None:
         self._tries += 1
-        self._reopened += 1
-        if self._tries >= CALL_TRIES or not self._allowed:
+        if not self._allows(Loss.NO_CALL, runs=self._reopened, again=self._tries >= CALL_TRIES):
             return None
+        self._opens(Loss.NO_CALL)
         self._first = [*self._held, *events]
         return f"the model did not call {self._named or 'a tool'} at first"
 
-    @property
-    def _allowed(self) -> bool:
-        return self._reopened <= RETRY_BUDGET and self._restart is not None and not self._worked
+    def _allows(self, loss: Loss, *, runs: int, again: bool = False) -> bool:
+        facts = self._facts() | holding((Fact.ASKED_TWICE, again))
+        return remedy(Situation(loss, facts, runs)).remedy is Remedy.FRESH_RUN
+
+    def _facts(self, *, seen: bool = False) -> Facts:
+        return holding((Fact.FIXED, self._restart is None), (Fact.WORKED, self._worked), (Fact.SEEN, seen))
+
+    def _opens(self, loss: Loss) -> None:
+        self._reopened += 1
+        self._keep(Remedy.FRESH_RUN.value, loss.value)
 
     def _keep(self, rung: str, cause: str) -> None:
         if len(self.recoveries) < MAX_RECOVERIES:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
+from ..core.recovery import in_words
 from .prices import FindPrice, Price
 from .queries import HAS_KINDS, NAMES_TOOLS, UNCACHED
 
@@ -145,7 +146,7 @@ class ConversationQueries:
             run["input"] = fresh if run["input"] is not None else None
         for step in steps:
             step["tools"] = step.pop("called").split("\n") if step["called"] else []
-            step["recoveries"] = step["recoveries"].split("\n") if step["recoveries"] else []
+            step["recoveries"] = in_words([_recovery(line) for line in step["recoveries"].splitlines()])
             step["input"] = _fresh(step) if step["input"] is not None else None
             step["stream"], step["estimated"] = bool(step["stream"]), bool(step["estimated"])
         _note_waits(steps)
@@ -245,6 +246,12 @@ def forget_conversation(connection: sqlite3.Connection, name: str) -> tuple[int,
     connection.execute("PRAGMA secure_delete = ON")
     responses = connection.execute("DELETE FROM responses WHERE conversation = ?", (name,)).rowcount
     return responses, connection.execute("DELETE FROM runs WHERE conversation = ?", (name,)).rowcount
+
+
+def _recovery(stored: str) -> tuple[str, str]:
+    """(remedy, loss) of `fresh run (stale)`."""
+    remedy, _, loss = stored.removesuffix(")").partition(" (")
+    return remedy, loss
 
 
 def _note_waits(steps: list[dict[str, Any]]) -> None:

@@ -150,7 +150,7 @@ async def test_a_parked_turn_that_is_lost_is_replayed() -> None:
     lost.lost = True
     response = await house.sessions.open(after(tickets))
     assert (response.label, response.reason) == ("replayed", "the parked turn was lost")
-    assert response.recoveries == [("fresh run", "cut")]
+    assert response.recoveries == [("fresh run", "gone")]
     assert lost.closed == 1
 
 

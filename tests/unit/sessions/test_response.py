@@ -291,7 +291,7 @@ async def test_a_lost_turn_is_answered_by_a_fresh_run() -> None:
     one = response(PlayedTurn(TurnFailed(GONE)), restart=restarts)
     one.label = "continued"
     assert await all_of(one) == [TurnStarted(), TextDelta("here"), TurnEnded()]
-    assert (one.label, one.reason) == ("replayed", "the kept conversation was incomplete")
+    assert (one.label, one.reason) == ("replayed", "the turn or its conversation could not be continued")
     assert (restarts.told, one.reply().text) == ([1], "here")
 
 

@@ -18,7 +18,7 @@ from caretway.core.events import (
     TurnPaused,
     TurnStarted,
 )
-from caretway.core.recovery import Cause, Rung
+from caretway.core.recovery import Loss, Remedy
 from caretway.core.request import Message, ModelChoice, ModelFallback, Role, SessionMode, Text, ToolChoice, TurnRequest
 from caretway.core.turn import Snapshot
 from caretway.sessions.live import LiveTurn
@@ -26,12 +26,10 @@ from caretway.sessions.plan import Parked
 from caretway.sessions.second_try import (
     MAX_HELD_EVENTS,
     MAX_RECOVERIES,
-    REASON,
-    RUNG,
     SecondTry,
+    after_refusal,
     going_on,
     leads_on,
-    next_request,
 )
 from turns import GONE, PlayedTurn, called
 
@@ -42,6 +40,14 @@ THEN = tuple(
     [ModelFallback(name, (("effort", "low"),), ModelChoice(name, why="an alias")) for name in ("next", "last")]
 )
 SPENT = GatewayError(ErrorKind.QUOTA, "spent")
+RUNG = "next model"
+REASON = "Cursor refused the model, and its alias names another, or the request"
+
+
+def next_request(request: TurnRequest, error: GatewayError) -> TurnRequest | None:
+    following = after_refusal(request, error)
+    return following and following[0]
+
 
 REFUSALS: list[tuple[ErrorKind, dict[str, Any], bool]] = [
     (ErrorKind.QUOTA, {}, True),
@@ -156,7 +162,7 @@ REQUIRED = ToolChoice("required")
 NAMED = ToolChoice("named", "write")
 NO_CALL = "the model did not call a tool at first"
 NOT_WRITE = "the model did not call write at first"
-INCOMPLETE = "the kept conversation was incomplete"
+GONE_WORDS = "the turn or its conversation could not be continued"
 
 
 async def fresh(reopened: int, _request: TurnRequest) -> LiveTurn:
@@ -179,9 +185,9 @@ class Case:
 CASES = [
     Case("words", [[START], [TextDelta("a")], [TurnEnded()]], [None, None, None]),
     Case("a failure of another kind", [[DOWN]], [None]),
-    Case("a turn that is gone", [[LOST]], [INCOMPLETE]),
-    Case("gone after it began", [[START], [LOST]], [None, INCOMPLETE]),
-    Case("gone again and again: the budget", [[LOST], [LOST], [LOST]], [INCOMPLETE, INCOMPLETE, None]),
+    Case("a turn that is gone", [[LOST]], [GONE_WORDS]),
+    Case("gone after it began", [[START], [LOST]], [None, GONE_WORDS]),
+    Case("gone again and again: the budget", [[LOST], [LOST], [LOST]], [GONE_WORDS, GONE_WORDS, None]),
     Case("where none may be started", [[LOST]], [None], may=False),
     Case("a demanded call comes", [[START], called("1"), [TurnPaused()]], [None, None, None], REQUIRED),
     Case("words instead of a call", [[START, TextDelta("no"), TurnEnded()]], [NO_CALL], REQUIRED),
@@ -192,7 +198,7 @@ CASES = [
     Case("a call in the last batch", [[*called("1"), TurnEnded()]], [None], REQUIRED),
     Case("the named call", [[START], called("1", "write"), [TurnPaused()]], [None, None, None], NAMED),
     Case("words instead of the named call", [[START, TextDelta("no"), TurnEnded()]], [NOT_WRITE], NAMED),
-    Case("gone, and then no call", [[LOST], [LOST], [TurnEnded()]], [INCOMPLETE, INCOMPLETE, None], REQUIRED),
+    Case("gone, and then no call", [[LOST], [LOST], [TurnEnded()]], [GONE_WORDS, GONE_WORDS, None], REQUIRED),
 ]
 
 
@@ -210,24 +216,24 @@ def test_what_a_client_sees_ends_it() -> None:
     assert one.shown
 
 
-@pytest.mark.parametrize("cause", list(Cause))
-def test_a_turn_that_decided_for_a_fresh_run_says_why(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", list(Loss))
+def test_a_turn_that_decided_for_a_fresh_run_says_why(cause: Loss) -> None:
     one = second()
-    one.recovered(Recovered(Rung.FRESH_RUN.value, cause.value, 1))
+    one.recovered(Recovered(Remedy.FRESH_RUN.value, cause.value, 1))
     assert one.judge([LOST])
-    assert one.recoveries == [(Rung.FRESH_RUN.value, cause.value)], "and has counted it"
+    assert one.recoveries == [(Remedy.FRESH_RUN.value, cause.value)], "and has counted it"
 
 
 def test_the_turns_own_runs_take_from_the_same_budget() -> None:
     one = second()
-    one.recovered(Recovered(Rung.SAME_RUN.value, Cause.CUT.value, 2))
+    one.recovered(Recovered(Remedy.SAME_RUN.value, Loss.CUT.value, 2))
     assert one.judge([LOST]) is None
 
 
 def test_recoveries_are_bounded() -> None:
     one = second()
     for _ in range(MAX_RECOVERIES + 5):
-        one.recovered(Recovered(Rung.SAME_RUN.value, Cause.CUT.value, 1))
+        one.recovered(Recovered(Remedy.SAME_RUN.value, Loss.CUT.value, 1))
     assert len(one.recoveries) == MAX_RECOVERIES
 
 

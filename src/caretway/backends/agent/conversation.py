@@ -14,7 +14,7 @@ from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import weight
 from ...core.events import Event, ReasoningDelta, TextDelta, TurnEnded, TurnStarted, UsageReported, WebSearch
 from ...core.named_tool import demand
-from ...core.recovery import Cause
+from ...core.recovery import Loss
 from ...core.request import Text, ToolResult, TurnRequest, system_text
 from ...core.turn import Snapshot
 from ...cursor.wire import heavy
@@ -160,7 +160,7 @@ class Conversation(RunLife):
             self._fail(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor sent a message that cannot be read: {broken}")
         except Diverged as other_way:
             in_call = other_way.in_call or self._calls.writing > 0
-            self.lost(Cause.DIVERGED, diverged_fault(other_way, in_call=in_call), retryable=True)
+            self.lost(Loss.DIVERGED, diverged_fault(other_way, in_call=in_call))
             return True
         except GatewayError as fault:
             self._refused(fault)
@@ -335,7 +335,7 @@ class Conversation(RunLife):
 
     def _keep_late(self, events: Sequence[Event]) -> None:
         if not self._late_words.keep(events):
-            self.lost(Cause.INCOMPLETE, None, retryable=True)  # the client's results go to a fresh run
+            self.lost(Loss.INCOMPLETE, None)  # the client's results go to a fresh run
 
     def _see_search(self, update: pb.ToolCallStartedUpdate | pb.ToolCallCompletedUpdate) -> None:
         """Report a web search that Cursor makes itself."""

@@ -1,11 +1,11 @@
 """The attempts of one run, sans I/O: retry budget (renewed by progress), backoff (first retry at once, then 0.25 s,
-doubling), the choice of retry, fresh run, handover or failure; heartbeats; the pause after a step of calls.
+doubling), what follows a lost attempt; heartbeats; the pause after a step of calls.
 
 `conversation.py` handles the messages. The state is the last checkpoint, the text since then, the calls, and the number
-of retries. `core.recovery` chooses the next rung and gives the reason.
+of retries. `core.recovery` chooses the remedy.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Final
@@ -24,10 +24,10 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.named_tool import NamedTool
-from ...core.recovery import BROKEN, Cause, Loss, Rung, next_step
+from ...core.recovery import Fact, Loss, Remedy, Situation, Step, holding, remedy
 from ...core.request import TurnRequest, ends_with_results
-from ...cursor.transport.faults import BLOB_NOT_FOUND
-from ...cursor.transport.refusals import SCHEMA_REFUSED, AskedRun, may_be_conversation
+from ...cursor.transport.faults import BLOB_NOT_FOUND, retryable
+from ...cursor.transport.refusals import SCHEMA_REFUSED, TEAM_REGION, AskedRun, may_be_conversation
 from ...cursor.wire.embedding import embed_deep, tag
 from ...cursor.wire.envelope import ConnectError
 from ...cursor.wire.messages import pb
@@ -198,7 +198,7 @@ class RunLife:
         """The index in the opening's `models`: the current way to name the model."""
         self.simplified = False
         """The tools' schemas are simpler than the rules of the model's family require."""
-        self._lost_by: Cause | None = None  # the cause that ended the previous attempt
+        self._lost_by: Loss | None = None  # the cause that ended the previous attempt
         self._known_there = False  # this attempt continues a conversation that Cursor has
         self._heard = False  # the model was heard before this response, or through a tool that ran here
         self.empty_turn = False
@@ -276,70 +276,71 @@ class RunLife:
             fills_window=self._tally.fills_window,
         )
 
-    def lost(self, cause: Cause, fault: GatewayError | None, *, retryable: bool) -> Retry | None:
+    def lost(self, loss: Loss, fault: GatewayError | None, facts: Iterable[Fact] = ()) -> Retry | None:
         """The attempt ended before the turn. Returns the next attempt, or None if the turn is over or handed over."""
+        step = self.step_after(loss, facts)
+        return None if step is None else self.carry_out(step, loss, fault)
+
+    def step_after(self, loss: Loss, facts: Iterable[Fact] = ()) -> Step | None:
+        """What is done after the attempt ended, with the `facts` that the caller knows; None if the turn has no attempt
+        to lose: the client's results will be replayed into a new run, or the turn is over."""
         if self.phase is RunPhase.PAUSED:
-            self.phase = RunPhase.LOST  # the client's results will be replayed into a new run
+            self.phase = RunPhase.LOST
         if self.phase is not RunPhase.RUNNING:
             return None
+        here = holding(
+            (Fact.SEEN, self.visible),
+            (Fact.CALLS, bool(self._calls.step)),
+            (Fact.HALF_CALL, self._calls.writing > 0),
+            (Fact.RESULTS, self._results_given),
+            (Fact.WORKED, self._worked_here),
+            (Fact.UNRECORDED, not self._echo.replayable),
+            (Fact.WAITED, self._waited),
+            (Fact.EMPTY_BEFORE, self._lost_by is Loss.UNHEARD),
+        )
+        return remedy(Situation(loss, here.union(facts), self._reopened, self._limits.retries))
+
+    def carry_out(self, step: Step, loss: Loss, fault: GatewayError | None) -> Retry | None:
+        """Returns the next attempt of the same run, if that is the remedy."""
         if fault is None:
             fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
-        if not retryable:
-            self.fail(fault)
-            return None
-        if cause is Cause.SHAPE or cause is Cause.SCHEMA:
-            self.shape += cause is Cause.SHAPE
-            self._checkpoint = None  # the model produced nothing: the run starts from its beginning
-            self.empty_turn = False
-        step = next_step(self._loss(cause))
-        self._lost_by = cause
-        match step.rung:
-            case Rung.GIVE_UP:
-                said = f"{fault.message.rstrip()} (Not tried again: {step.reason}.)"
-                self.fail(replace(fault, message=said))
-                return None
-            case Rung.HAND_OVER:
-                self._recovered(step.rung, cause)
+        self._lost_by = loss
+        match step.remedy:
+            case Remedy.GIVE_UP:
+                self.fail(replace(fault, message=step.message(fault.message)))
+            case Remedy.HAND_OVER:
+                self._recovered(step.remedy, loss)
                 self._pause()
                 self.phase = RunPhase.LOST
-                return None
-            case Rung.FRESH_RUN:
+            case Remedy.FRESH_RUN:
                 self._reopened += 1
-                self._recovered(step.rung, cause)
+                self._recovered(step.remedy, loss)
                 self.fail(GatewayError(ErrorKind.TURN_GONE, fault.message, hint=fault.hint))
-                return None
-            case Rung.SAME_RUN:
-                delay = _BACKOFF_S * 2.0 ** (self._reopened - 1) if self._reopened else 0.0
-                self._reopened += 1
-                self._waited = self._waited or cause in (Cause.SILENT, Cause.STALLED)
-                self._moved = False
-                self._echo.rewind()
-                self._withheld.clear()
-                self._calls.reopened(held_results(self._saved_state(), self._blobs.own))
-                self._recovered(step.rung, cause)
-                return Retry(delay, alone=cause in BROKEN)
+            case _:
+                return self._again(step.remedy, loss)
+        return None
+
+    def _again(self, how: Remedy, loss: Loss) -> Retry:
+        delay = _BACKOFF_S * 2.0 ** (self._reopened - 1) if self._reopened else 0.0
+        if how is Remedy.OTHER_NAME or how is Remedy.SIMPLER_SCHEMAS:
+            self.shape += how is Remedy.OTHER_NAME
+            self._checkpoint = None  # the model produced nothing: the run starts from its beginning
+            self.empty_turn = False
+        self._reopened += 1
+        self._waited = self._waited or loss in (Loss.SILENT, Loss.STALLED)
+        self._moved = False
+        self._echo.rewind()
+        self._withheld.clear()
+        self._calls.reopened(held_results(self._saved_state(), self._blobs.own))
+        self._recovered(how, loss)
+        return Retry(delay, alone=how is Remedy.OTHER_CONNECTION)
 
     def _saved_state(self) -> pb.ConversationStateStructure | None:
         return None if self._checkpoint is None else pb.ConversationStateStructure.FromString(self._checkpoint)
 
-    def _loss(self, cause: Cause) -> Loss:
-        return Loss(
-            cause,
-            reopened=self._reopened,
-            budget=self._limits.retries,
-            visible=self.visible,
-            calls_out=bool(self._calls.step),
-            call_open=self._calls.writing > 0,
-            results_given=self._results_given,
-            worked_here=self._worked_here,
-            repeatable=self._echo.replayable,
-            waited=self._waited,
-            before=self._lost_by,
-        )
-
-    def _recovered(self, rung: Rung, cause: Cause) -> None:
-        adapted = self._opening.adapted if cause is Cause.SCHEMA else ""
-        self.events.append(Recovered(rung.value, cause.value, self._reopened, adapted))
+    def _recovered(self, how: Remedy, loss: Loss) -> None:
+        adapted = self._opening.adapted if how is Remedy.SIMPLER_SCHEMAS else ""
+        self.events.append(Recovered(how.value, loss.value, self._reopened, adapted))
 
     def _progress_made(self) -> None:
         """Renew the retry budget."""
@@ -357,7 +358,7 @@ class RunLife:
     def _refused(self, fault: GatewayError) -> None:
         """Handle a message of Cursor that failed: replay the history if data is gone, otherwise fail the turn."""
         if fault.kind is ErrorKind.TURN_GONE:
-            self.lost(Cause.INCOMPLETE, fault, retryable=True)
+            self.lost(Loss.INCOMPLETE, fault)
         else:
             self.fail(fault)
 
@@ -434,19 +435,22 @@ class RunLife:
         self.events.append(TurnPaused())
 
 
-# ---- The cause of a refusal, which determines the remedy: replay the history (blob not found, stale conversation),
-# name the model in another way, simplify the tool schemas, or none. Pure.
+# ---- What a refusal of Cursor may be about: the token, the host, the stored conversation, the model's name, the tools'
+# schemas, or none of these. Pure.
 
 
-def cause_of(error: ConnectError, fault: GatewayError, run: RunLife, *, simplifiable: bool) -> Cause:
-    """The cause of Cursor's refusal. `fault`: the error for the client. `simplifiable`: the schemas may be simplified.
-    `REFUSED` means that no remedy is left."""
+def loss_of(error: ConnectError, fault: GatewayError, run: RunLife) -> Loss:
+    """`fault`: the error for the client."""
+    if fault.kind is ErrorKind.SIGNED_OUT:
+        return Loss.TOKEN
+    if fault.code == TEAM_REGION:
+        return Loss.HOST
     if fault.code == BLOB_NOT_FOUND:  # the kept conversation has a gap; its history can be sent again
-        return Cause.INCOMPLETE
+        return Loss.INCOMPLETE
     if run.may_be_stale and may_be_conversation(error):
-        return Cause.STALE
+        return Loss.STALE
     if run.reshapable and may_be_shape(error):
-        return Cause.SHAPE
-    if simplifiable and run.unheard and fault.code == SCHEMA_REFUSED:
-        return Cause.SCHEMA
-    return Cause.REFUSED
+        return Loss.SHAPE
+    if run.unheard and fault.code == SCHEMA_REFUSED:
+        return Loss.SCHEMA
+    return Loss.REFUSED if retryable(error) else Loss.FINAL

@@ -1,5 +1,5 @@
-"""A turn on the Agent API with its I/O: opens attempts, renews a refused token once, asks for the quota or another
-host, tries simpler schemas, runs local jobs, and stays open at the end for blobs.
+"""A turn on the Agent API with its I/O: opens attempts, carries out what the table of `core/recovery.py` decides after
+a lost one, runs local jobs, and stays open at the end for blobs.
 
 A socket callback feeds the conversation, sends the answers and notifies the reader of new events. If the reader is slow
 and the buffer is full, only this turn's stream is paused (backpressure).
@@ -13,13 +13,12 @@ from typing import Final, Protocol, TypeVar
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import EventBuffer
-from ...core.recovery import Cause
+from ...core.recovery import Fact, Loss, Remedy, Step
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
-from ...cursor.transport.faults import fault_from_connect, retryable, unheard
+from ...cursor.transport.faults import fault_from_connect, unheard
 from ...cursor.transport.identity import new_id
 from ...cursor.transport.ports import RunHandler, RunStream
-from ...cursor.transport.refusals import TEAM_REGION
 from ...cursor.wire.envelope import End, ErrorSyntax, read_end
 from ...cursor.wire.messages import pb
 from ...processes.tasks import spawn
@@ -28,7 +27,7 @@ from .calls import Call
 from .compose import Opening
 from .conversation import Conversation, Retry, RunPhase
 from .models import is_bare
-from .run_life import cause_of
+from .run_life import loss_of
 
 # ---- The interfaces that a backend gives to its turn: open attempts, ask for the quota, simplify schemas, report what
 # was learned of a model; and the handler that recognises callbacks from an abandoned attempt.
@@ -102,7 +101,13 @@ LINGER_S: Final = 2.0
 LATE_S: Final = 0.02
 """If a timer fires later than this, this process was busy: messages that arrived meanwhile are read first."""
 
-RETRYABLE_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
+CUT_KINDS: Final = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.TIMEOUT})
+LOOKED_INTO: Final = frozenset({Remedy.ASK_USAGE, Remedy.OTHER_HOST, Remedy.SIMPLER_SCHEMAS})
+"""Remedies that begin with a question."""
+
+
+def _cut_or_final(error: GatewayError) -> Loss:
+    return Loss.CUT if error.kind in CUT_KINDS and error.may_repeat else Loss.FINAL
 
 
 class AgentTurn:
@@ -247,10 +252,10 @@ class AgentTurn:
 
     def _not_opened(self, failure: Exception) -> None:
         if isinstance(failure, RunGone):
-            self._lost(Cause.INCOMPLETE, failure.fault, True)
+            self._lost(Loss.INCOMPLETE, failure.fault)
             return
         if isinstance(failure, GatewayError):
-            self._lost(Cause.CUT, failure, failure.kind in RETRYABLE_KINDS and failure.may_repeat)
+            self._lost(_cut_or_final(failure), failure)
             return
         log.error("opening a run failed", exc_info=failure)
         self._conversation.fail(GatewayError(ErrorKind.INTERNAL, f"Opening the run failed: {type(failure).__name__}."))
@@ -277,7 +282,7 @@ class AgentTurn:
             messages.pop()
         if conversation.feed(messages, self._loop.time()):
             if conversation.empty_turn:
-                self._refused_run(Cause.SHAPE, None)
+                self._lost(Loss.SHAPE, None)
                 return
             self._after()
         elif conversation.events:
@@ -291,86 +296,78 @@ class AgentTurn:
             error = read_end(payload)
         except ErrorSyntax as broken:
             fault = GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"Cursor's stream ended strangely: {broken}")
-            self._lost(Cause.CUT, fault, False)
+            self._lost(Loss.FINAL, fault)
             return
         if error is None:
-            self._lost(Cause.CUT, None, True)
+            self._lost(Loss.CUT, None)
             return
         fault = fault_from_connect(error, self._conversation.asked)
-        cause = cause_of(error, fault, self._conversation, simplifiable=self._simplify is not None)
-        if self._once_more(fault):
-            self._lost(Cause.TOKEN, fault, True)
-        elif fault.code == TEAM_REGION and not self._conversation.visible:
-            self._look_elsewhere(Cause.REFUSED, fault, again=False)
-        elif self._quota is not None and (is_bare(error) or fault.kind is ErrorKind.QUOTA):
-            self._drop_attempt()
-            self._opening = spawn(self._ask_quota(self._attempt, cause, fault, self._quota), "agent-quota")
-        elif cause is Cause.SCHEMA and self._simplify is not None:
-            simplify, self._simplify = self._simplify, None  # once
-            self._drop_attempt()
-            self._opening = spawn(self._send_simpler(self._attempt, fault, simplify), "agent-simplify")
-        else:
-            self._refused_run(cause, fault, again=retryable(error))
-
-    async def _ask_quota(self, attempt: int, cause: Cause, fault: GatewayError, quota: QuotaCheck) -> None:
-        """Try the remedy for `cause`, unless the quota is spent."""
-        spent = await asked(quota(fault), "asking for the account's usage")
-        if self._waited_for(attempt):
-            if spent is None:
-                self._refused_run(cause, fault)
-            else:
-                self._lost(Cause.REFUSED, spent, False)
-
-    async def _send_simpler(self, attempt: int, fault: GatewayError, simplify: Simplify) -> None:
-        opening = await asked(simplify(), "simplifying the tools' schemas")
-        if self._waited_for(attempt):
-            if opening is not None:
-                self._conversation.simplify(opening)
-            self._refused_run(Cause.REFUSED if opening is None else Cause.SCHEMA, fault)
-
-    def _refused_run(self, cause: Cause, fault: GatewayError | None, *, again: bool = False) -> None:
-        """`again`: the refused run may be retried without a change."""
-        if cause is Cause.SHAPE or cause is Cause.SCHEMA:
-            self._conversation.rename(new_id())
-        self._lost(cause, fault, again or cause is not Cause.REFUSED)
-
-    def _look_elsewhere(self, cause: Cause, fault: GatewayError, *, again: bool) -> None:
-        """Ask Cursor for another host, because this host may not serve the account."""
-        self._drop_attempt()
-        self._opening = spawn(self._ask_host(self._attempt, cause, fault, again), "agent-host")
-
-    async def _ask_host(self, attempt: int, cause: Cause, fault: GatewayError, again: bool) -> None:
-        moved = bool(await asked(self._opener.move(sure=cause is Cause.REFUSED), "asking for the account's host"))
-        if self._waited_for(attempt):
-            self._lost(Cause.HOST if moved else cause, fault, again or moved)
-
-    def _once_more(self, fault: GatewayError) -> bool:
-        """Whether to retry once with a new token, which is possible while the client has seen nothing."""
-        if fault.kind is not ErrorKind.SIGNED_OUT or not self._renewable or self._conversation.visible:
-            return False
-        self._refused, self._renewable = True, False
-        return True
+        loss = loss_of(error, fault, self._conversation)
+        unclear = self._quota is not None and (is_bare(error) or fault.kind is ErrorKind.QUOTA)
+        self._lost(loss, fault, Fact.USAGE_OPEN if unclear else None)
 
     def stream_closed(self, attempt: int, error: GatewayError | None) -> None:
         if attempt == self._attempt:
             self._stream = None
             if self._conversation.ended:
                 return
-            if error is not None and self._once_more(error):
-                self._lost(Cause.TOKEN, error, True)
-            elif error is None and self._conversation.watch.unheard:
-                self._look_elsewhere(Cause.UNHEARD, unheard(), again=True)
+            if error is not None:
+                self._lost(Loss.TOKEN if error.kind is ErrorKind.SIGNED_OUT else _cut_or_final(error), error)
+            elif self._conversation.watch.unheard:
+                self._lost(Loss.UNHEARD, unheard())
             else:
-                self._lost(Cause.CUT, error, error is None or error.kind in RETRYABLE_KINDS)
+                self._lost(Loss.CUT, None)
 
-    def _lost(self, cause: Cause, fault: GatewayError | None, again: bool) -> None:
-        if self._stream is not None and cause in (Cause.SILENT, Cause.STALLED):
+    def _lost(self, loss: Loss, fault: GatewayError | None, fact: Fact | None = None) -> None:
+        """`fact`: what is known besides the state of the conversation."""
+        if self._stream is not None and loss in (Loss.SILENT, Loss.STALLED):
             self._stream.doubt()
         self._drop_attempt()
-        retry = self._conversation.lost(cause, fault, retryable=again)
+        facts = [] if fact is None else [fact]
+        if (loss is Loss.TOKEN and not self._renewable) or (loss is Loss.SCHEMA and self._simplify is None):
+            facts.append(Fact.NONE_LEFT)
+        step = self._conversation.step_after(loss, facts)
+        if step is None:
+            self._after()
+        elif step.remedy in LOOKED_INTO:
+            self._opening = spawn(self._look_into(self._attempt, step, loss, fault), f"agent-{loss.value}")
+        else:
+            self._carry_out(step, loss, fault)
+
+    async def _look_into(self, attempt: int, step: Step, loss: Loss, fault: GatewayError | None) -> None:
+        """Ask what the remedy needs, and carry it out; without an answer, another remedy is chosen."""
+        match step.remedy:
+            case Remedy.ASK_USAGE if self._quota is not None and fault is not None:
+                spent = await asked(self._quota(fault), "asking for the account's usage")
+                if self._waited_for(attempt):
+                    self._lost(loss, spent or fault, Fact.SPENT if spent is not None else None)
+            case Remedy.OTHER_HOST:
+                moved = await asked(self._opener.move(sure=loss is Loss.HOST), "asking for the account's host")
+                if self._waited_for(attempt):
+                    self._found(step, Loss.HOST if moved else loss, fault, found=bool(moved))
+            case Remedy.SIMPLER_SCHEMAS if self._simplify is not None:
+                simplify, self._simplify = self._simplify, None  # once
+                opening = await asked(simplify(), "simplifying the tools' schemas")
+                if self._waited_for(attempt):
+                    if opening is not None:
+                        self._conversation.simplify(opening)
+                    self._found(step, loss, fault, found=opening is not None)
+
+    def _found(self, step: Step, loss: Loss, fault: GatewayError | None, *, found: bool) -> None:
+        if found:
+            self._carry_out(step, loss, fault)
+        else:
+            self._lost(loss, fault, Fact.NONE_LEFT)
+
+    def _carry_out(self, step: Step, loss: Loss, fault: GatewayError | None) -> None:
+        if step.remedy is Remedy.OTHER_NAME or step.remedy is Remedy.SIMPLER_SCHEMAS:
+            self._conversation.rename(new_id())
+        elif step.remedy is Remedy.NEW_TOKEN:
+            self._refused, self._renewable = True, False
+        retry = self._conversation.carry_out(step, loss, fault)
         if retry is not None and not self._closed:
             why = fault and fault.message  # without the hint, which is for the final error
-            log.info("a run was lost (%s) and is opened again in %.2f s: %s", cause.value, retry.delay, why)
+            log.info("a run was lost (%s) and is opened again in %.2f s: %s", loss.value, retry.delay, why)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
             self._opening = spawn(self._open_attempt(retry), "agent-attempt")
@@ -436,7 +433,7 @@ class AgentTurn:
         self._timer = None
         given_up = self._conversation.tick(now, reading=not self._buffer.full and self._stream is not None)
         if given_up is not None:
-            self._lost(given_up.cause, given_up.error, True)
+            self._lost(given_up.loss, given_up.error)
         self._after()
         self._arm()
 

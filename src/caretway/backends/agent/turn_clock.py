@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from ...core.errors import ErrorKind, GatewayError
-from ...core.recovery import RETRY_BUDGET, Cause
+from ...core.recovery import RETRY_BUDGET, Loss
 from .sent_limits import MAX_MESSAGE_BYTES
 
 # ---- The wait for more parallel calls before a step of tool calls ends: each delta restarts the wait, up to a cap; a
@@ -126,7 +126,7 @@ class ConversationLimits(Struct, frozen=True):
 class GivenUp(Struct, frozen=True):
     """A watchdog's verdict on an attempt."""
 
-    cause: Cause
+    loss: Loss
     error: GatewayError
 
 
@@ -202,7 +202,7 @@ class Watch:
         error = GatewayError(
             ErrorKind.TIMEOUT, f"Cursor sent nothing for {limit:g} seconds.", hint="Check the network and try again."
         )
-        return GivenUp(Cause.SILENT, error)
+        return GivenUp(Loss.SILENT, error)
 
     def stalled(self, now: float, *, tool_runs: bool) -> GivenUp | None:
         limit = self._limits.tool_progress if tool_runs else self._limits.progress
@@ -213,4 +213,4 @@ class Watch:
             f"Cursor kept the connection alive and made no progress for {limit:g} seconds.",
             hint="Try again; if it happens at once with another prompt too, check status.cursor.com.",
         )
-        return GivenUp(Cause.STALLED, error)
+        return GivenUp(Loss.STALLED, error)

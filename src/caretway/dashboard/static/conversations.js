@@ -226,7 +226,7 @@ function step(row, on) {
       fact("first token", lasted(row.first_ms)),
       row.estimated && h("div", null, h("dt", null, "estimated")),
     ),
-    row.recoveries?.length > 0 && small("Recovered: ", row.recoveries.map(plain).join(", ")),
+    row.recoveries?.length > 0 && small(row.error ? "Tried before it failed: " : "Recovered: ", row.recoveries.map(plain).join(", ")),
   );
 }
 

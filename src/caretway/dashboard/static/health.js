@@ -77,6 +77,7 @@ function draw(told, restart) {
               col("When", (row) => when(row.at)),
               col("Cause", (row) => plain(row.cause)),
               col("What was done", (row) => plain(row.rung)),
+              col("Cost", (row) => plain(row.price)),
               col("Model", (row) => plain(row.model) || UNKNOWN),
               col("Client", (row) => plain(row.client) || UNKNOWN),
               col("Conversation", (row) => (row.conversation ? h("a", { href: `#/conversations/${encodeURIComponent(row.conversation)}` }, "its steps") : UNKNOWN)),

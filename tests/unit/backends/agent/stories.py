@@ -12,7 +12,7 @@ from caretway.backends.agent.turn_clock import ConversationLimits, GivenUp, Step
 from caretway.backends.builtin_tools.execs import Policy, Refuse
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Event
-from caretway.core.recovery import Cause
+from caretway.core.recovery import Loss
 from caretway.core.request import Message, Role, Text, ToolChoice, ToolSpec, TurnRequest
 from caretway.cursor.wire.messages import pb
 
@@ -61,8 +61,8 @@ class Story:
         self.now += seconds
         return self.conversation.tick(self.now)
 
-    def lose(self, cause: Cause = Cause.CUT) -> Retry | None:
-        return self.conversation.lost(cause, GatewayError(ErrorKind.UPSTREAM_DOWN, "cut"), retryable=True)
+    def lose(self, cause: Loss = Loss.CUT) -> Retry | None:
+        return self.conversation.lost(cause, GatewayError(ErrorKind.UPSTREAM_DOWN, "cut"))
 
     def drop(self) -> None:
         """The connection breaks, and the next attempt begins."""

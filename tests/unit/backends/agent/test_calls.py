@@ -28,7 +28,7 @@ from caretway.backends.agent.lost_run import Diverged
 from caretway.backends.agent.run_life import RunPhase
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, ToolCallReady, TurnEnded, TurnFailed, TurnPaused
-from caretway.core.recovery import Cause
+from caretway.core.recovery import Loss
 from caretway.core.request import Text, ToolResult
 from caretway.cursor.wire.messages import pb
 
@@ -328,19 +328,19 @@ class Play:
             self.error = over.error
         return isinstance(over, TurnFailed) and over.error.kind is ErrorKind.TURN_GONE
 
-    def _attempt(self, story: Story, server: Server) -> Cause | None:
+    def _attempt(self, story: Story, server: Server) -> Loss | None:
         """Why it was lost before the turn was over; None: it was not."""
         self.attempts += 1
         assert self.attempts < 100, "it does not come to an end"
         left = self.cuts.pop(0) if self.cuts else -1
         for message in server.messages():
             if left == 0:
-                return Cause.CUT
+                return Loss.CUT
             left -= 1
             if message is None:
                 if (given_up := story.wait(1)) is not None:
                     self.stalled += 1
-                    return given_up.cause
+                    return given_up.loss
             else:
                 story.hear(message)
             client = self.client
@@ -360,7 +360,7 @@ class Play:
                     self.client.over = TurnFailed(gone)
                     return None
                 if left == 0:
-                    return Cause.CUT  # while the results travelled
+                    return Loss.CUT  # while the results travelled
             if self.client.over:
                 return None
             for said in story.said():

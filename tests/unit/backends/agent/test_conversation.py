@@ -27,7 +27,7 @@ from caretway.core.events import (
     Usage,
     UsageReported,
 )
-from caretway.core.recovery import Cause
+from caretway.core.recovery import Loss
 from caretway.core.request import Text, ToolResult, ToolSpec
 from caretway.cursor.wire.messages import pb
 
@@ -535,7 +535,7 @@ def test_a_call_that_was_cut_and_goes_on_otherwise_ends_the_turn() -> None:
 def test_a_cut_call_does_not_hold_the_turn_for_minutes() -> None:
     story = Story("a", "b")
     story.hear(mcp(1, "c1", "a"), partial("c2", "b", '{"x":'))
-    assert beat_until_given_up(story).cause is Cause.STALLED
+    assert beat_until_given_up(story).loss is Loss.STALLED
 
 
 def test_a_local_tool_runs_once() -> None:
@@ -621,7 +621,7 @@ def test_silence_gives_the_attempt_up() -> None:
     assert story.wait(29) is None
     fault = story.wait(2)
     assert fault is not None
-    assert (fault.cause, fault.error.kind) == (Cause.SILENT, ErrorKind.TIMEOUT)
+    assert (fault.loss, fault.error.kind) == (Loss.SILENT, ErrorKind.TIMEOUT)
 
 
 def test_a_second_attempt_that_hears_nothing_is_given_up_sooner() -> None:
@@ -649,10 +649,10 @@ def test_heartbeats_are_no_progress() -> None:
     story = Story()
     story.hear(text("x"))
     given_up = beat_until_given_up(story)
-    assert (given_up.cause, given_up.error.kind) == (Cause.STALLED, ErrorKind.TIMEOUT)
-    assert story.lose(given_up.cause) == Retry(0.0, alone=True)
+    assert (given_up.loss, given_up.error.kind) == (Loss.STALLED, ErrorKind.TIMEOUT)
+    assert story.lose(given_up.loss) == Retry(0.0, alone=True)
     story.conversation.open(story.now)
-    assert story.lose(beat_until_given_up(story).cause) is None, "a long wait is repeated once"
+    assert story.lose(beat_until_given_up(story).loss) is None, "a long wait is repeated once"
     assert isinstance(story.events()[-1], TurnFailed)
 
 
@@ -670,7 +670,7 @@ def test_what_is_new_in_the_store_is_progress() -> None:
     for number in range(31):
         story.hear(set_blob(number, b"%d" % number, b"v"))
         assert story.wait(10) is None
-    assert beat_until_given_up(story).cause is Cause.STALLED
+    assert beat_until_given_up(story).loss is Loss.STALLED
 
 
 def test_results_that_lead_nowhere_are_told_to_a_fresh_run() -> None:
@@ -679,7 +679,7 @@ def test_results_that_lead_nowhere_are_told_to_a_fresh_run() -> None:
     story.hear(listed(1), mcp(1, "c1", "a"), checkpoint(b"k"))
     story.conversation.submit([result("c1", "A")], [], story.now)
     given_up = beat_until_given_up(story)
-    assert story.lose(given_up.cause) is None
+    assert story.lose(given_up.loss) is None
     told, failed = story.events()[-2:]
     assert told == Recovered("fresh run", "stalled", 1)
     assert isinstance(failed, TurnFailed)

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from caretway.backends.agent.compose import Composer, RunContext, no_blobs
-from caretway.backends.agent.run_life import PIECE_BYTES, BlobStore, cause_of
+from caretway.backends.agent.run_life import PIECE_BYTES, BlobStore, loss_of
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import Recovered, TurnFailed
-from caretway.core.recovery import Cause
+from caretway.core.recovery import Fact, Loss
 from caretway.core.request import Text, ToolResult
 from caretway.cursor.transport.faults import fault_from_connect
 from caretway.cursor.wire.envelope import ConnectError
@@ -85,22 +85,26 @@ BUSY = ConnectError(
 BARE = ConnectError("resource_exhausted", "Error")
 HOLE = ConnectError("internal", "Blob not found")
 
+SIGNED_OUT = ConnectError("unauthenticated", "Error")
+REGION = ConnectError("failed_precondition", "This region is not yet available for your team")
+DOWN = ConnectError("unavailable", "Error")
+
 ROWS = [
-    ("a refused schema", SCHEMA, "", True, Cause.SCHEMA),
-    ("nothing to simplify", SCHEMA, "", False, Cause.REFUSED),
-    ("a refused schema after words", SCHEMA, "words", True, Cause.REFUSED),
-    ("another failure of the maker's", BUSY, "", True, Cause.REFUSED),
-    ("without a reason, one shape", BARE, "", True, Cause.REFUSED),
-    ("without a reason, from a checkpoint", BARE, "kept", True, Cause.STALE),
-    ("a refused schema, from a checkpoint", SCHEMA, "kept", True, Cause.SCHEMA),
-    ("a hole in the conversation", HOLE, "kept", True, Cause.INCOMPLETE),
+    ("a refused schema", SCHEMA, "", Loss.SCHEMA),
+    ("a refused schema after words", SCHEMA, "words", Loss.FINAL),
+    ("another failure of the maker's", BUSY, "", Loss.FINAL),
+    ("without a reason, one shape", BARE, "", Loss.FINAL),
+    ("without a reason, from a checkpoint", BARE, "kept", Loss.STALE),
+    ("a refused schema, from a checkpoint", SCHEMA, "kept", Loss.SCHEMA),
+    ("a hole in the conversation", HOLE, "kept", Loss.INCOMPLETE),
+    ("a refused token", SIGNED_OUT, "words", Loss.TOKEN),
+    ("a team's region", REGION, "", Loss.HOST),
+    ("a temporary failure", DOWN, "", Loss.REFUSED),
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "before", "simplifiable", "cause"), [row[1:] for row in ROWS], ids=[r[0] for r in ROWS]
-)
-def test_cause(error: ConnectError, before: str, simplifiable: bool, cause: Cause) -> None:
+@pytest.mark.parametrize(("error", "before", "loss"), [row[1:] for row in ROWS], ids=[r[0] for r in ROWS])
+def test_loss(error: ConnectError, before: str, loss: Loss) -> None:
     story = Story("look")
     if before == "words":
         story.hear(text("so far"))
@@ -108,7 +112,7 @@ def test_cause(error: ConnectError, before: str, simplifiable: bool, cause: Caus
         story.hear(checkpoint(b"k"))
         story.drop()
     fault = fault_from_connect(error, story.conversation.asked)
-    assert cause_of(error, fault, story.conversation, simplifiable=simplifiable) is cause
+    assert loss_of(error, fault, story.conversation) is loss
 
 
 def test_simpler_schemas_begin_anew_and_are_told() -> None:
@@ -118,9 +122,9 @@ def test_simpler_schemas_begin_anew_and_are_told() -> None:
     life = story.conversation
     opening = Composer(RunContext()).compose(story.request, conversation_id="conv", run_id="run", simplest=True)
     life.simplify(replace(opening, adapted="fitted for any maker: look (unions)"))
-    retry = story.lose(Cause.SCHEMA)
+    retry = story.lose(Loss.SCHEMA)
     assert retry is not None and not retry.alone
-    assert story.events() == [Recovered("same run", "schema", 1, "fitted for any maker: look (unions)")]
+    assert story.events() == [Recovered("simpler schemas", "schema", 1, "fitted for any maker: look (unions)")]
     story.conversation.outgoing.clear()
     life.open(story.now)
     (opened,) = story.said()
@@ -177,7 +181,7 @@ def test_may_be_stale(name: str, happened: Callable[[Story], Story], stale: bool
 def test_the_history_goes_to_a_fresh_run_with_its_results() -> None:
     story = dropped(answered(asked(Story("look"))))
     story.events()
-    assert story.lose(Cause.STALE) is None
+    assert story.lose(Loss.STALE) is None
     recovered, failed = story.events()
     assert recovered == Recovered("fresh run", "stale", 2)
     assert isinstance(failed, TurnFailed) and failed.error.kind is ErrorKind.TURN_GONE
@@ -188,7 +192,7 @@ def test_the_retry_budget_is_the_same_for_all_causes() -> None:
     for _ in range(2):
         story = dropped(story)
     story.events()
-    assert story.lose(Cause.STALE) is None
+    assert story.lose(Loss.STALE) is None
     (failed,) = story.events()
     assert isinstance(failed, TurnFailed) and failed.error.kind is ErrorKind.UPSTREAM_DOWN
 
@@ -196,11 +200,11 @@ def test_the_retry_budget_is_the_same_for_all_causes() -> None:
 def test_a_second_stream_without_a_message_is_the_end() -> None:
     story = Story()
     fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "nothing", code="empty_stream", repeatable=False)
-    retry = story.conversation.lost(Cause.UNHEARD, fault, retryable=True)
+    retry = story.conversation.lost(Loss.UNHEARD, fault, [Fact.NONE_LEFT])
     assert retry is not None and retry.alone
     story.conversation.open(story.now)
     assert story.conversation.watch.unheard
-    assert story.conversation.lost(Cause.UNHEARD, fault, retryable=True) is None
+    assert story.conversation.lost(Loss.UNHEARD, fault, [Fact.NONE_LEFT]) is None
     failed = story.events()[-1]
     assert isinstance(failed, TurnFailed)
     assert (failed.error.code, failed.error.may_repeat) == ("empty_stream", False)
