@@ -1,5 +1,5 @@
-"""A request that passes to another gateway: path and query, headers, caller; the check there that the body is
-unchanged; and the gateway that made a response, by the response's id."""
+"""What a request takes along to another gateway (path and query, headers, caller), the check there that its body is
+unchanged, and which gateway made a response, read from the response's id."""
 
 import hashlib
 import re

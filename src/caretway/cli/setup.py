@@ -277,7 +277,8 @@ def shortened(lines: Sequence[str], whole: str) -> list[str]:
 
 _ROW_BEGINS: Final = 12
 _ROW_ENDS: Final = 6
-"""Small enough that the question and the start of the diff fit on one screen."""
+"""Lines that are shown of a long row, at its start and its end: few enough that the question and the start of the diff
+fit on one screen."""
 
 
 def _folded(line: str, width: int) -> list[str]:
