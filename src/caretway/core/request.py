@@ -101,7 +101,7 @@ def are_the_systems(words: Sequence[Text]) -> bool:
 
 
 def added_words(extra: Sequence[Text]) -> Text:
-    """The words that came with a tool result, to be added to it: the user's with a heading, the system's with a mark."""
+    """The words that came with a tool result, to be added to it: the user's with a heading, the system's marked."""
     said = ""
     for systems, texts in groupby(extra, lambda text: are_the_systems([text])):
         words = "\n\n".join([text.text for text in texts])
