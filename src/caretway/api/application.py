@@ -100,13 +100,17 @@ class Application:
     def check(self, matched: Matched | Refused) -> None:
         """Refuse a turn at its head if `max_concurrent` responses are running. Takes no place yet."""
         if matched.turn and self._state.running >= self._max_concurrent:
-            raise GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
+            raise self._full()
 
     def begin(self, matched: Matched | Refused) -> None:
         """The body is complete: a turn takes a place until `leave`."""
-        self.check(matched)
         if matched.turn:
+            if self._state.running >= self._max_concurrent:
+                raise self._full()
             self._state.running += 1
+
+    def _full(self) -> GatewayError:
+        return GatewayError(ErrorKind.OVERLOADED, f"{self._max_concurrent} responses are being made already.")
 
     def leave(self, matched: Matched | Refused) -> None:
         if matched.turn:
@@ -284,7 +288,8 @@ class AccessLayer:
             request.headers = {**request.headers, OWNER: admitted.owner}
         if admitted.headers:
             response.add_headers(admitted.headers)
-        self._admission.ask(admitted.caller)
+        if admitted.caller:
+            self._admission.ask(admitted.caller)
         self._application.check(matched)
         return self._accepted(admitted.caller, matched, request, response)
 
@@ -356,6 +361,7 @@ class AcceptedRequest:
         self._application = application
         self._admission = admission
         self._caller = caller
+        """Empty: the caller has no key and is not counted."""
         self._matched = matched
         self._request = request
         self._response = response
@@ -363,11 +369,13 @@ class AcceptedRequest:
 
     def begin(self) -> None:
         """The body is complete: take a place for the caller and for the turn. Raises GatewayError if none is free."""
-        self._admission.enter(self._caller)
+        if self._caller:
+            self._admission.enter(self._caller)
         try:
             self._application.begin(self._matched)
         except GatewayError:
-            self._admission.leave(self._caller)
+            if self._caller:
+                self._admission.leave(self._caller)
             raise
         self._begun = True
 
@@ -379,7 +387,8 @@ class AcceptedRequest:
         if self._begun:
             self._begun = False
             self._application.leave(self._matched)
-            self._admission.leave(self._caller)
+            if self._caller:
+                self._admission.leave(self._caller)
 
 
 class SharedRequest(AcceptedRequest):

@@ -227,7 +227,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if reader.refusal is not None:
             self._refuse(reader.refusal)
-        else:
+        elif reader.phase is not ReadPhase.BETWEEN:
             self._watch()
 
     def eof_received(self) -> bool:
@@ -365,7 +365,7 @@ class ClientConnection(asyncio.Protocol):
         if response is not None and (not response.keep_alive or (self._server.stopping and not response.goes_on)):
             self._transport.close()
         else:
-            self._due_in(self._server.limits.keep_alive)
+            self._deadlines.due = self._loop.time() + self._server.limits.keep_alive
 
     def retire(self) -> None:
         """The server is stopping: the response in progress is the last."""
@@ -377,12 +377,11 @@ class ClientConnection(asyncio.Protocol):
     # ---- time
 
     def _watch(self) -> None:
-        """Set the deadline of the current phase after each input."""
-        phase = self._reader.phase
-        if phase is ReadPhase.HEAD:
+        """Set the deadline of the head or the body after each input."""
+        if self._reader.phase is ReadPhase.HEAD:
             if self._deadlines.due == NEVER:
                 self._due_in(self._server.limits.head_timeout)
-        elif phase is ReadPhase.BODY and self._reader.wanted:
+        elif self._reader.wanted:
             left = self._body_until - self._loop.time()
             self._due_in(min(left, self._server.bodies.limits.idle))
 

@@ -74,8 +74,8 @@ NO_CONTENT: Final = 204
 NOT_MODIFIED: Final = 304
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 _LAST_CHUNK: Final = b"0\r\n\r\n"
-_COMMENT: Final = b":\n\n"
-"""A no-op in server-sent events: clients skip comment lines."""
+_COMMENT_CHUNK: Final = b"3\r\n:\n\n\r\n"
+"""A no-op in server-sent events, as a chunk: clients skip comment lines."""
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -294,7 +294,9 @@ class ResponseWriter:
         head = self._head(200, [*headers], _CHUNKED if self._chunked else b"")
         if self._observer is not None and data:
             self._observer.body(data, end=False)
-        self._transport.write(head + self._framed(data))
+        if self._chunked and data:
+            data = b"%x\r\n%b\r\n" % (len(data), data)
+        self._transport.write(head + data)
 
     def relay(self, status: int, headers: Iterable[Header], length: int | None) -> None:
         """Send the head of a response that another gateway makes. `length`: the size of its body, if known."""
@@ -320,18 +322,20 @@ class ResponseWriter:
             return
         if self._observer is not None:
             self._observer.body(data, end=False)
-        # Inlines `_framed`, to save a call for every delta.
         self._transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
 
     def finish(self, data: bytes = b"") -> None:
         """Write the last bytes of a stream and end the response."""
-        self._end(self._framed(data) + _LAST_CHUNK if self._chunked else data, data)
+        if not self._chunked:
+            self._end(data, data)
+        else:
+            self._end(b"%x\r\n%b\r\n%b" % (len(data), data, _LAST_CHUNK) if data else _LAST_CHUNK, data)
 
     def probe(self) -> bool:
         """Write a no-op to detect a dead peer. Returns False if this response has no no-op."""
         if not self._chunked or self.complete:
             return False
-        self._transport.write(self._framed(_COMMENT) if self.started else CONTINUE)
+        self._transport.write(_COMMENT_CHUNK if self.started else CONTINUE)
         return True
 
     def abort(self) -> None:
@@ -347,11 +351,8 @@ class ResponseWriter:
         line = _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         kept = b"\r\n" if self._chunked else b"connection: keep-alive\r\n\r\n"  # HTTP/1.0 needs the header
         end = kept if self.keep_alive else b"connection: close\r\n\r\n"
-        date = b"date: %b\r\n" % self._transport.date()
-        return b"".join((line, date, *[b"%b: %b\r\n" % header for header in headers], framing, end))
-
-    def _framed(self, data: bytes) -> bytes:
-        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked and data else data
+        lines = b"\r\n".join(map(b": ".join, ((b"date", self._transport.date()), *headers)))
+        return b"%b%b\r\n%b%b" % (line, lines, framing, end)
 
     def _end(self, last: bytes, data: bytes) -> None:
         self.complete = True

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NoReturn, Protocol
 from urllib.parse import unquote_to_bytes
@@ -84,6 +85,24 @@ def without_upgrade(method: bytes, target: bytes, version: str, headers: Sequenc
         if value:
             lines.append(name + b": " + value)
     return b"\r\n".join([*lines, b"", b""])
+
+
+def read_target(url: bytes) -> tuple[str, str]:
+    """The decoded path and the raw query of a target. The path is empty if it is no URL."""
+    query = ""
+    if not url.startswith(b"/") or b"?" in url or b"#" in url:
+        try:
+            parsed = httptools.parse_url(url)
+        except httptools.HttpParserInvalidURLError:
+            return "", ""
+        url, query = parsed.path or b"/", (parsed.query or b"").decode("latin-1")
+    path = unquote_to_bytes(url).decode("utf-8", "replace") if b"%" in url else url.decode("latin-1")
+    return path.rstrip("/") or "/", query
+
+
+_target_before: Final = lru_cache(maxsize=64)(read_target)
+"""Nearly all requests have the same few targets."""
+_REMEMBERED_BYTES: Final = 128
 
 
 # ---- Limits of request bodies: the size of one, the bytes of all incomplete bodies, the time for one. Compressed
@@ -330,14 +349,17 @@ class RequestReader:
     def on_headers_complete(self) -> None:
         parser = self._parser
         version, method = parser.get_http_version(), parser.get_method()
-        if head_size(self.url, self._lines) > self._limits.head_bytes:
+        url, lines = self.url, self._lines
+        if head_size(url, lines) > self._limits.head_bytes:
             self._stop(_too_large(self._limits))
-        if problem := head_problem(version, method, self.url, self._lines):
+        if problem := head_problem(version, method, url, lines):
             self._stop(bad_request(problem, code="invalid_http"))
         if parser.should_upgrade():
             self._upgrading = True
             return
-        path, query = self._target()
+        path, query = read_target(url) if len(url) > _REMEMBERED_BYTES else _target_before(url)
+        if not path:
+            self._stop(bad_request("The request line holds no URL.", code="invalid_http"))
         request = HttpRequest(method.decode("ascii"), path, self._headers, self._scheme, query)
         self._lines, self._headers = [], {}
         self.phase = ReadPhase.BODY
@@ -374,18 +396,6 @@ class RequestReader:
         self._sink.body_read(whole)
 
     # ----
-
-    def _target(self) -> tuple[str, str]:
-        """The decoded path and the raw query."""
-        url, query = self.url, ""
-        if not url.startswith(b"/") or b"?" in url or b"#" in url:
-            try:
-                parsed = httptools.parse_url(url)
-            except httptools.HttpParserInvalidURLError:
-                self._stop(bad_request("The request line holds no URL.", code="invalid_http"))
-            url, query = parsed.path or b"/", (parsed.query or b"").decode("latin-1")
-        path = unquote_to_bytes(url).decode("utf-8", "replace") if b"%" in url else url.decode("latin-1")
-        return path.rstrip("/") or "/", query
 
     def _stop(self, refusal: GatewayError) -> NoReturn:
         self.refusal = refusal
