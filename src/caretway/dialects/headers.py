@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from ..core.request import SessionMode
 from .fields import invalid_value
 
@@ -89,3 +91,22 @@ def bridge(headers: Mapping[str, str]) -> bool | None:
     if value not in _SWITCH:
         raise invalid_value("x-caretway-mcp", f"use on or off, not {value[:60]!r}.")
     return _SWITCH[value]
+
+
+class HeaderFields(Struct, frozen=True, gc=False):
+    """The fields of a request that its headers set."""
+
+    session: SessionMode | None = None
+    hint: str = ""
+    workspace: str | None = None
+    bridge: bool | None = None
+
+
+_NOTHING_SET: Final = HeaderFields()
+_SETTING: Final = _HINT_NAMES | {"x-caretway-session", "x-caretway-workspace", "x-caretway-mcp"}
+
+
+def read_headers(headers: Mapping[str, str]) -> HeaderFields:
+    if _SETTING.isdisjoint(headers):
+        return _NOTHING_SET
+    return HeaderFields(session_mode(headers), session_hint(headers), workspace(headers), bridge(headers))

@@ -10,7 +10,7 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from .. import fields
-from ..headers import bridge, session_hint, session_in_user_id, session_mode, workspace
+from ..headers import read_headers, session_in_user_id
 from ..kinds import kind_of_request
 from .compaction import context_wish, summarised
 from .encode import SHOW_THINKING, THREAD_UNSUPPORTED
@@ -83,6 +83,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     output_format, effort, ignored_output = _output(body)
     wish = context_wish(body)
     others, ignored_others = _fallbacks(body.get("fallbacks"))
+    sent = read_headers(headers)
     request = TurnRequest(
         model=model,
         messages=messages,
@@ -94,11 +95,11 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
         effort=effort or budgeted,
         thinking=thinks,
         else_models=others,
-        session=session_mode(headers),
-        hint=session_hint(headers) or session_in_user_id(body.get("metadata")),
+        session=sent.session,
+        hint=sent.hint or session_in_user_id(body.get("metadata")),
         kind=kind_of_request(messages, tools.offered, headers),
-        workspace=workspace(headers),
-        bridge=bridge(headers),
+        workspace=sent.workspace,
+        bridge=sent.bridge,
         stream=fields.optional_bool(body, "stream") is True,
         include_usage=True,
         max_output=body.get("max_tokens"),

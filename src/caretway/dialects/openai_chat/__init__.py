@@ -6,8 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ...core.errors import GatewayError
-from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.turn import ModelInfo
 from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
@@ -65,23 +63,16 @@ class OpenAIChat:
     def recalls(self, body: bytes) -> bool:
         return False
 
-    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
-        return decode(body, headers)
+    decode = staticmethod(decode)
+    render = staticmethod(render)
+    error = staticmethod(encode_error)
+    render_model = staticmethod(render_model)
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
         return ChatEncoder(request, meta)
 
-    def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-        return render(reply, request, meta)
-
-    def error(self, error: GatewayError) -> tuple[int, bytes]:
-        return encode_error(error)
-
     def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
         return render_models(models, created)
-
-    def render_model(self, model: ModelInfo, created: int) -> bytes:
-        return render_model(model, created)
 
 
 OPENAI_CHAT: Final[Dialect] = OpenAIChat()

@@ -3,14 +3,16 @@ A field without a reader is accepted silently, known but without effect (listed 
 or unknown (listed, too). Models, backends and limits are unknown here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from ...core.errors import bad_request
 from ...core.request import OutputFormat, TurnRequest
 from .. import fields
-from ..headers import bridge, session_hint, session_mode, workspace
+from ..headers import read_headers
 from ..kinds import kind_of_request
 from .encode import LEGACY_FUNCTIONS
 from .messages import ChatMessageReader, decode_tools
@@ -58,49 +60,69 @@ _SILENT: Final = frozenset({"user", "metadata", "prompt_cache_key", "prompt_cach
 """Fields that do not affect the answer."""
 _LEGACY: Final[Mapping[str, object]] = MappingProxyType({LEGACY_FUNCTIONS: True})
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
-_KNOWN: Final = _READ | _IDLE.keys() | _SILENT
+_USED: Final = _READ | _SILENT
+_KNOWN: Final = _USED | _IDLE.keys()
+_ALL_USED: Final[tuple[Sequence[str], Sequence[str]]] = (), ()
 
 
 def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     if not isinstance(body, dict):
         raise bad_request(f"The request body must be a JSON object, not {fields.kind_of(body)}.", code="invalid_type")
-    model = _model(body)
+    if body.get("model") is None:
+        raise fields.missing("model", code="missing_model")
+    model = fields.needed_string(body, "model")
     reader = ChatMessageReader()
     messages = reader.read(body.get("messages"))
     tools, choice, legacy = decode_tools(body)
-    _check_counts(body)
-    effort, ignored_reasoning = _effort(body)
+    answer = _PLAIN if _SHAPING.isdisjoint(body) else _answer_shape(body)
+    sent = read_headers(headers)
+    idle, unknown = _ALL_USED if body.keys() <= _USED else _without_effect(body)
     return TurnRequest(
         model=model,
         messages=messages,
         tools=tools,
         tool_choice=choice,
-        stop=stop_words(body.get("stop")),
+        stop=answer.stop,
         web_search=body.get("web_search_options") is not None,
-        output_format=_output_format(body.get("response_format")),
-        effort=effort,
-        session=session_mode(headers),
-        hint=session_hint(headers),
+        output_format=answer.format,
+        effort=answer.effort,
+        session=sent.session,
+        hint=sent.hint,
         kind=kind_of_request(messages, tools, headers),
-        workspace=workspace(headers),
-        bridge=bridge(headers),
+        workspace=sent.workspace,
+        bridge=sent.bridge,
         stream=fields.optional_bool(body, "stream") is True,
         include_usage=include_usage(body.get("stream_options")),
         max_output=body.get("max_completion_tokens") or body.get("max_tokens"),
-        ignored=(
-            *fields.idle_names(body, _IDLE),
-            *ignored_reasoning,
-            *reader.ignored,
-            *fields.listable(fields.unknown_names(body, _KNOWN)),
-        ),
+        ignored=(*idle, *answer.ignored, *reader.ignored, *unknown),
         echo=_LEGACY if legacy else _NOTHING,
     )
 
 
-def _model(body: Mapping[str, object]) -> str:
-    if body.get("model") is None:
-        raise fields.missing("model", code="missing_model")
-    return fields.needed_string(body, "model")
+def _without_effect(body: Mapping[str, object]) -> tuple[Sequence[str], Sequence[str]]:
+    """(known fields without effect, unknown fields)."""
+    return [*fields.idle_names(body, _IDLE)], fields.listable(fields.unknown_names(body, _KNOWN))
+
+
+class _AnswerShape(Struct, frozen=True):
+    """The fields that shape the answer, which most requests do not have."""
+
+    stop: tuple[str, ...] = ()
+    format: OutputFormat | None = None
+    effort: str | None = None
+    ignored: tuple[str, ...] = ()
+
+
+_PLAIN: Final = _AnswerShape()
+_SHAPING: Final = frozenset({"n", "modalities", "stop", "response_format", "reasoning_effort", "reasoning"})
+
+
+def _answer_shape(body: Mapping[str, object]) -> _AnswerShape:
+    _check_counts(body)
+    effort, ignored = _effort(body)
+    return _AnswerShape(
+        stop_words(body.get("stop")), _output_format(body.get("response_format")), effort, tuple(ignored)
+    )
 
 
 def stop_words(value: object) -> tuple[str, ...]:

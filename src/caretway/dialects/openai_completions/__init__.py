@@ -15,7 +15,7 @@ from ...core.events import Event, StopReason, TextDelta, TurnEnded, TurnFailed, 
 from ...core.fold import Reply
 from ...core.request import Message, Role, Text, TurnRequest
 from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta, fields, in_turn
-from ..headers import bridge, session_mode, workspace
+from ..headers import read_headers
 from ..openai_chat import OpenAIChat
 from ..openai_chat.decode import include_usage, stop_words
 from ..openai_chat.encode import FINISH, encode_error, usage_object
@@ -112,13 +112,14 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     if body.get("model") is None:
         raise fields.missing("model", code="missing_model")
     _check(body)
+    sent = read_headers(headers)
     return TurnRequest(
         model=fields.needed_string(body, "model"),
         messages=(Message(Role.USER, (Text(_prompt(body.get("prompt"))),)),),
         stop=stop_words(body.get("stop")),
-        session=session_mode(headers),
-        workspace=workspace(headers),
-        bridge=bridge(headers),
+        session=sent.session,
+        workspace=sent.workspace,
+        bridge=sent.bridge,
         stream=fields.optional_bool(body, "stream") is True,
         include_usage=include_usage(body.get("stream_options")),
         max_output=body.get("max_tokens"),
@@ -168,14 +169,11 @@ class OpenAICompletions(OpenAIChat):
     )
     lookups: Mapping[str, Lookup] = MappingProxyType({})
 
-    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
-        return decode(body, headers)
+    decode = staticmethod(decode)
+    render = staticmethod(render)
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
         return CompletionsEncoder(request, meta)
-
-    def render(self, reply: Reply, request: TurnRequest, meta: ResponseMeta) -> bytes:
-        return render(reply, request, meta)
 
 
 OPENAI_COMPLETIONS: Final[Dialect] = OpenAICompletions()

@@ -11,7 +11,7 @@ from typing import Final
 from ...core.errors import bad_request
 from ...core.request import Message, OutputFormat, Role, Text, TurnRequest
 from .. import fields
-from ..headers import OWNER, SOCKET, bridge, owners, session_hint, session_mode, workspace
+from ..headers import OWNER, SOCKET, owners, read_headers
 from ..kinds import kind_of_request
 from .items import ItemReader, Placed, kind_of_item
 from .store import ResponseStore, StoreReader
@@ -121,6 +121,7 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
     }
     if instructions:
         messages = (Message(Role.SYSTEM, (Text(instructions),)), *messages)
+    sent = read_headers(headers)
     request = TurnRequest(
         model=model,
         messages=messages,
@@ -129,11 +130,11 @@ def decode(body: object, headers: Mapping[str, str], store: ResponseStore) -> Tu
         web_search=any(kind.startswith("web_search") for kind in box.not_served),
         output_format=output_format,
         effort=effort,
-        session=session_mode(headers),
-        hint=session_hint(headers),
+        session=sent.session,
+        hint=sent.hint,
         kind=kind_of_request(messages, tools, headers, body.get("client_metadata")),
-        workspace=workspace(headers),
-        bridge=bridge(headers),
+        workspace=sent.workspace,
+        bridge=sent.bridge,
         stream=fields.optional_bool(body, "stream") is True or bool(socket),
         generate=generate,
         include_usage=True,
