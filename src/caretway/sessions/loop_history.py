@@ -222,14 +222,18 @@ def _came_before(history: Sequence[Message]) -> bool:
     calls = _calls(history[end - 1])
     if len(calls.keys() & {result.call_id for result in brought}) < len(brought):
         return True  # a result belongs to an older call or to none: count
-    unseen = {(_made(calls[result.call_id]), _content(result)) for result in brought}
-    count, contents = len(unseen), list({content for _, content in unseen})
+    contents = list({_content(result) for result in brought})
+    unseen: set[tuple[_Call, _Content]] = set()  # not compared before a result resembles one of them
+    count = 0
     for answer, alike in _steps_that_matter(history[: end - 1], contents):
         if not alike and len(unseen) == count:
             return False
-        calls = _calls(answer)
+        if not count:
+            unseen = {(_made(calls[result.call_id]), _content(result)) for result in brought}
+            count = len(unseen)
+        earlier = _calls(answer)
         for result in alike:
-            if (call := calls.get(result.call_id)) is not None:
+            if (call := earlier.get(result.call_id)) is not None:
                 unseen.discard((_made(call), _content(result)))
             else:  # a result of an older call, which may be any call
                 unseen = {pair for pair in unseen if pair[1] != _content(result)}

@@ -85,7 +85,7 @@ class Call(Struct, eq=False):
     def remembered_bytes(self) -> int:
         size = len(self.arguments) + len(self.streamed) + sum(map(len, self.replies))
         if self.result is not None:
-            size += sum(len(part.data) if isinstance(part, Image) else len(part.text) for part in self.result.content)
+            size += sum([len(part.data) if isinstance(part, Image) else len(part.text) for part in self.result.content])
         return size
 
     def drop_answer(self) -> int:
@@ -364,7 +364,7 @@ class CallTable:
     @property
     def answered(self) -> bool:
         """Whether some results may not be in a checkpoint yet."""
-        return any(call.state is CallState.ANSWERED for call in self._calls.values())
+        return bool(self._calls) and any(call.state is CallState.ANSWERED for call in self._calls.values())
 
     def checkpointed(self, held: Held, *, spoke: bool) -> None:
         """Remove calls whose results the new checkpoint holds. `held` looks a result up in the checkpoint; `spoke`:

@@ -18,7 +18,7 @@ from ...core.recovery import Loss
 from ...core.request import Text, ToolResult, TurnRequest, system_text
 from ...core.turn import Snapshot
 from ...cursor.wire import heavy
-from ...cursor.wire.heavy import Oversized, read_delta
+from ...cursor.wire.heavy import UPDATE_TAG, Oversized, read_delta
 from ...cursor.wire.messages import pb
 from ...schemas.check import CORRECTIONS, ArgumentCheck
 from ..builtin_tools import execs
@@ -67,7 +67,7 @@ class LateWords:
     def take(self) -> tuple[Sequence[Event], int]:
         """(the stored events, the number of characters in their text)."""
         events, self._events, self._bytes = self._events, [], 0
-        return events, sum(len(event.text) for event in events if isinstance(event, TextDelta | ReasoningDelta))
+        return events, sum([len(event.text) for event in events if isinstance(event, TextDelta | ReasoningDelta)])
 
 
 __all__ = ["Conversation", "Retry", "RunPhase"]
@@ -135,7 +135,11 @@ class Conversation(RunLife):
         more, kind, words = False, 0, ""
         try:
             for payload in payloads:
-                if self.phase is RunPhase.RUNNING and (delta := read_delta(payload)) is not None:
+                if (
+                    payload[:1] == UPDATE_TAG
+                    and self.phase is RunPhase.RUNNING
+                    and (delta := read_delta(payload)) is not None
+                ):
                     if delta[0] == kind:
                         words += delta[1]  # deltas of one read are reported as one event
                         continue
@@ -173,7 +177,7 @@ class Conversation(RunLife):
         """Answer the calls of the step. Raises GatewayError(TURN_GONE), before anything is sent, if it cannot."""
         if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
-        if any(message_bytes(result.content) > self._limits.max_message_bytes for result in results):
+        if max([message_bytes(result.content) for result in results], default=0) > self._limits.max_message_bytes:
             raise GatewayError(ErrorKind.TURN_GONE, "A result is larger than Cursor can be sent.")  # a replay says more
         if demanded and (self._calls.waits or self._calls.writing):
             raise GatewayError(ErrorKind.TURN_GONE, "The model has made more calls, and a certain one is demanded.")

@@ -131,7 +131,9 @@ def client_name(args: pb.McpArgs, offered: frozenset[str]) -> str:
 def wire_ids(call: pb.ToolCall, envelope: str) -> tuple[str, ...]:
     """The ids of a call. The inner id, which its exec will use, comes first."""
     inner = call.mcp_tool_call.args.tool_call_id if call.WhichOneof("tool") == "mcp_tool_call" else ""
-    return tuple(dict.fromkeys(one for one in (inner, call.tool_call_id, envelope) if one))
+    ids = {inner: None, call.tool_call_id: None, envelope: None}
+    ids.pop("", None)
+    return tuple(ids)
 
 
 def ready_answer(exec_: pb.ExecServerMessage, offered: frozenset[str], context: Sequence[bytes]) -> list[bytes] | None:

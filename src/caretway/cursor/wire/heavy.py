@@ -72,7 +72,8 @@ _MAX_KEPT_BYTES: Final = 1024
 """The size of one field in an exec without arguments: ids and names are shorter."""
 _MAX_DEPTH: Final = 6
 
-_UPDATE_TAG: Final = bytes((_UPDATE,))
+UPDATE_TAG: Final = bytes((_UPDATE,))
+"""The first byte of every update."""
 _WORDS: Final = b"\x0a"
 """The tag of a delta's text, its first field."""
 _EXEC: Final = 0x12
@@ -145,7 +146,7 @@ def _pieces(payload: bytes, inside: int) -> list[bytes]:
         for _ in range(3):  # at most 3 bytes continue a character; more are no text
             if end < stop and payload[end] & 0xC0 == 0x80:
                 end -= 1
-        pieces.append(embed(_UPDATE_TAG, embed(kind, embed(_WORDS, payload[at:end]))))
+        pieces.append(embed(UPDATE_TAG, embed(kind, embed(_WORDS, payload[at:end]))))
         at = end
     return pieces
 
