@@ -1,7 +1,7 @@
 """One client's HTTP/1.1 connection: keep-alive, no pipelining, `Expect: 100-continue`, half-closed clients (probed),
 hang-ups (the response is cancelled), early refusals of bodies, malformed heads (400, then close).
 
-`request_reader` parses, `deadlines` decides who is late, the handler answers; this module connects them to the socket.
+`request_reader` parses and the handler answers; this module connects them to the socket and decides who is late.
 The rest of a body that was answered early is read and dropped for a while. A client that stops reading its response is
 disconnected. After a request that arrives before the last response is complete, the connection closes at the end of
 that response, as HTTP allows.

@@ -1,7 +1,7 @@
 """The gateway in each client's configuration format: providers, profiles and model lists with their true context
 windows. Pure.
 
-`launching` passes these to one process, `setting_up` writes them to files.
+`launching` passes these to one process; `setup` writes those that `table` names to files.
 """
 
 import json
