@@ -306,6 +306,65 @@ async def test_a_sub_agent_that_begins_with_a_copy_of_the_conversation(client: C
     assert client.stats()["runs_opened"] == 2
 
 
+@pytest.mark.parametrize("first", ["the agent", "its fork"])
+async def test_a_fork_of_claude_code(client: Client, first: str) -> None:
+    """Its own id is in a header beside the session that it shares: it begins with a copy of the conversation, with a
+    result for the call that started it, and with its directive."""
+    agent = {"name": "Agent", "input_schema": {"type": "object"}}
+    said = [user('sim: call Agent {"n": 1}\nsim: call Agent {"n": 2}\nsim: result')]
+
+    async def ask_one(said: list[Message], **own: str) -> tuple[str, str, Message]:
+        answer = await client.http.post(
+            "/v1/messages",
+            json={"model": "sim-auto", "max_tokens": 100, "messages": said, "tools": [agent]},
+            headers={"anthropic-version": "2023-06-01", "x-claude-code-session-id": "one", **own},
+        )
+        assert answer.status_code == 200, answer.text
+        said.append({"role": "assistant", "content": answer.json()["content"]})
+        headers = answer.headers
+        return headers["x-caretway-session"], headers["x-caretway-session-reason"], said[-1]["content"][-1]
+
+    def given(call: Message, words: str) -> Message:
+        return {"type": "tool_result", "tool_use_id": call["id"], "content": words}
+
+    *_, call = await ask_one(said)
+    directive = {"type": "text", "text": "You are a worker fork.\nsim: say FORKED"}
+    copy = [*said, {"role": "user", "content": [given(call, "Fork started."), directive]}]
+    said.append({"role": "user", "content": [given(call, "started")]})
+
+    async def ask_agent() -> None:
+        session, _, call = await ask_one(said)
+        assert (session, call["name"]) == ("resumed", "Agent")
+        said.append({"role": "user", "content": [given(call, "FORKED")]})
+
+    async def ask_fork() -> None:
+        session, _, block = await ask_one(copy, **{"x-claude-code-agent-id": "a1"})
+        assert (session, block["text"]) == ("replayed", "FORKED")
+
+    for ask_next in (ask_agent, ask_fork) if first == "the agent" else (ask_fork, ask_agent):
+        await ask_next()
+    session, _, block = await ask_one(said)
+    assert (session, block["text"]) == ("resumed", "FORKED")
+    assert client.stats()["runs_opened"] == 2
+
+
+async def test_a_second_sub_agent_of_claude_code_has_not_compacted_the_first(client: Client) -> None:
+    tools = [{"name": "Bash", "input_schema": {"type": "object"}}]
+    headers = {"anthropic-version": "2023-06-01", "x-claude-code-session-id": "one"}
+    reasons = []
+    for agent in ("a1", "a2"):
+        said = [user(f"sim: say {agent}\n{'The task. ' * 80}")]
+        for _ in range(3):
+            answer = await client.http.post(
+                "/v1/messages",
+                json={"model": "sim-auto", "max_tokens": 100, "messages": said, "tools": tools},
+                headers={**headers, "x-claude-code-agent-id": agent},
+            )
+            said += [{"role": "assistant", "content": answer.json()["content"]}, user("sim: say more")]
+            reasons.append(answer.headers["x-caretway-session-reason"])
+    assert reasons == ["first message", "the transcript is known", "the transcript is known"] * 2
+
+
 async def test_a_name_for_each_request_costs_no_run(client: Client) -> None:
     """A program between client and gateway may name every request anew."""
     said = [user('sim: call exec {"input": "a"}\nsim: call exec {"input": "b"}\nsim: result')]

@@ -39,6 +39,7 @@ def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
 
 
 _HINTS: Final = (
+    "x-claude-code-agent-id",  # each sub-agent has its own; they share the session
     "x-claude-code-session-id",
     "thread-id",  # Codex; each sub-agent has its own
     "session-id",  # Codex; sub-agents have the first agent's

@@ -36,6 +36,7 @@ def test_every_dialect_reads_it() -> None:
     [
         ({}, ""),
         ({"x-claude-code-session-id": "a"}, "a"),
+        ({"x-claude-code-session-id": "a", "x-claude-code-agent-id": "e"}, "e"),
         ({"session-id": "b", "x-session-id": "c"}, "b"),
         ({"session-id": "b", "thread-id": "d"}, "d"),
         ({"x-opencode-session": "x" * 500}, "x" * 128),
