@@ -1,6 +1,6 @@
 /**
- * Decides nothing: it shows what arrives for each attempt of a run on the wire, and how Cursor ended it. The SDK says
- * nothing of its attempts, and waits long before it tells of a refusal. Node's diagnostics channels name each of them.
+ * Reports the messages that arrive in each attempt of a run, and how Cursor ended the attempt. The SDK does not report
+ * its attempts, and reports a refusal late. Node's diagnostics channels show every attempt. No decisions here.
  */
 import channel from "node:diagnostics_channel";
 import { gunzipSync } from "node:zlib";
@@ -19,7 +19,7 @@ export function kindOf(message) {
   return (message[at] === TEXT || message[at] === THINKING) && message[at + 1] ? "word" : "other";
 }
 
-/** Cuts what arrives into frames. @param {(flags: number, data: Buffer) => void} frame */
+/** Cuts received bytes into frames. @param {(flags: number, data: Buffer) => void} frame */
 function cutter(frame) {
   let [kept, size, wanted] = [/** @type {Buffer[]} */ ([]), 0, HEAD_BYTES];
   return (/** @type {Buffer} */ chunk) => {
@@ -35,7 +35,7 @@ function cutter(frame) {
   };
 }
 
-/** @param {(request: string) => import("./bridge.mjs").Live | undefined} runOf by the id that its attempts have there */
+/** @param {(request: string) => import("./bridge.mjs").Live | undefined} runOf finds a run by the id of its attempts */
 export function watchAttempts(runOf) {
   const find = (/** @type {unknown} */ path, /** @type {string} */ request) =>
     /AgentService\/Run(SSE)?$/.test(String(path)) ? runOf(request) : undefined;
@@ -49,9 +49,10 @@ export function watchAttempts(runOf) {
         whole = whole || Boolean(flags & LAST);
         if (!(flags & LAST)) run.order.came(kindOf(plain), plain);
         else if (JSON.parse(String(plain) || "{}").error) run.refused(JSON.parse(String(plain)));
-      } catch {} // nothing that can be read: the SDK says what it makes of it
+      } catch {} // unreadable: the SDK reports the error
     });
-    // Over HTTP/2 the SDK still stores what has come, and goes on from there: the next attempt tells when it has.
+    // Over HTTP/2 the SDK still stores what has arrived and continues from there; the beginning of the next attempt
+    // shows that it has.
     if (!source.session) source.once("close", () => whole || run.source !== source || run.order.broke());
     const { push } = source;
     source.push = function (/** @type {any} */ chunk, /** @type {any} */ encoding) {

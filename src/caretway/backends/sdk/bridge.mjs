@@ -1,7 +1,7 @@
 /**
- * Decides nothing: it asks the SDK's TypeScript API for what the gateway wants, and tells what a run says, wants to have
- * done and stores, and of its attempts on the wire. One JSON object a line; carrier.py says what follows from it.
- * Nothing is kept: blobs and checkpoints go to the gateway, and an agent is disposed of with its run.
+ * Carries out the gateway's orders with the SDK's TypeScript API, and reports a run's output, tool calls, stored blobs
+ * and attempts. One JSON object a line; carrier.py makes all decisions. Nothing is kept: blobs and checkpoints go to the
+ * gateway, and an agent is disposed of with its run.
  */
 import { createInterface } from "node:readline";
 import { watchAttempts } from "./attempts.mjs";
@@ -16,9 +16,9 @@ const CALL_MS = 8000; // how long the SDK may take to open an account or an agen
 const LEAVE_MS = 2000; // how long a conversation waits for the end of its last run
 const cwd = process.cwd();
 
-// ---- out: stdout is ours alone (guard.mjs), and a full pipe holds the runs back
+// ---- output: only this module writes to stdout (guard.mjs), and a full pipe holds the runs back
 
-/** JSON has a form for half a character, UTF-8 has not. @param {string} _ @param {unknown} value */
+/** Replaces lone surrogates, which JSON can escape but UTF-8 cannot encode. @param {string} _ @param {unknown} value */
 const whole = (_, value) => (typeof value === "string" ? value.toWellFormed() : value);
 let batch = "";
 let full = /** @type {Promise<void> | null} */ (null);
@@ -37,7 +37,7 @@ function flush() {
 
 const base64 = (/** @type {Uint8Array} */ data) => Buffer.from(data).toString("base64");
 
-// ---- runs under way
+// ---- live runs
 
 const byNumber = /** @type {Map<number, Live>} */ (new Map());
 const byAgent = /** @type {Map<string, Live>} */ (new Map());
@@ -71,7 +71,7 @@ export class Live {
     if (!this.over) tell({ n: this.asked.n, ...frame });
   }
 
-  /** What the run says; it goes on when that is told. @param {any} update */
+  /** Handle an update of the run; the run continues when it was reported. @param {any} update */
   async hear(update) {
     this.beaten = Date.now();
     const { type: kind, text, tokens, callCount, callId: call, usage } = update;
@@ -82,15 +82,15 @@ export class Live {
     while ((this.gate || full) && !this.over) await (this.gate?.promise ?? full);
   }
 
-  // ---- as a listener to the attempts on the wire
+  // ---- called by attempts.mjs
 
-  /** Again: the SDK goes on by itself after a connection broke. @param {any} source */
+  /** An attempt begins; all but the first are reconnections of the SDK. @param {any} source */
   begins(source) {
     this.order.begins(this.attempts++ > 0);
     this.source = source;
   }
 
-  /** Something arrived that the SDK may not tell of: the run is alive. */
+  /** Data arrived that the SDK may not report: the run is alive. */
   beat() {
     if (Date.now() - this.beaten < BEAT_MS) return;
     this.beaten = Date.now();
@@ -105,14 +105,14 @@ export class Live {
     this.order.atLast({ t: "refused", end });
   }
 
-  // ---- as the gateway wants it
+  // ---- called for the gateway
 
   go() {
     this.gate?.resolve();
     this.gate = null;
   }
 
-  /** The gateway does it, and answers when it can. @param {object} frame @returns {Promise<any>} */
+  /** Let the gateway run a call; resolves with its answer. @param {object} frame @returns {Promise<any>} */
   async ask(frame) {
     const id = ++this.execs;
     const answered = new Promise((answer) => this.waiting.set(id, answer));
@@ -151,9 +151,9 @@ export class Live {
       if (blob === this.newest) this.newest = null;
       return void this.order.state(item, { t: "state", data: base64(blob[1]) });
     }
-    this.aside = blob; // of a lost attempt
+    this.aside = blob; // belongs to a lost attempt
     this.giveAway();
-    await this.order.anew(); // so that the SDK does not go on from it
+    await this.order.anew(); // so that the SDK does not continue from it
   }
 
   end() {
@@ -203,7 +203,7 @@ const platformFor = (sdk) =>
     }),
   });
 
-// ---- accounts: each has a platform, a store and an executor of its own
+// ---- accounts: each has its own platform, store and executor
 
 const accounts = /** @type {Map<string, ReturnType<typeof openAccount>>} */ (new Map());
 const optionsOf = (/** @type {string} */ apiKey) => ({ apiKey, local: { cwd, settingSources: [] } });
@@ -225,7 +225,10 @@ function accountOf(sdk, apiKey) {
   return account;
 }
 
-/** What hangs in the SDK would hang for all who come later. @template T @param {Promise<T>} call @returns {Promise<T>} */
+/**
+ * Fails a call that takes too long, because it would block all later calls.
+ * @template T @param {Promise<T>} call @returns {Promise<T>}
+ */
 function inTime(call) {
   return new Promise((done, fail) => {
     const late = () => (tell({ t: "spoiled" }), fail(new Error("Network request failed: no answer in time.")));
@@ -241,10 +244,10 @@ async function openRun(sdk, asked) {
   const { key, model, allowed, tools, text, images, system, workspace } = asked;
   const live = new Live(asked);
   byNumber.set(asked.n, live);
-  const last = byAgent.get(asked.agent); // under its own name Cursor has the conversation cached
+  const last = byAgent.get(asked.agent); // Cursor has cached the conversation under this name
   if (last?.ended || last?.over) await Promise.race([last.gone.promise, new Promise((go) => setTimeout(go, LEAVE_MS))]);
   if (live.over) return;
-  const name = byAgent.has(asked.agent) ? `agent-${crypto.randomUUID()}` : asked.agent; // of a fork, if it is taken
+  const name = byAgent.has(asked.agent) ? `agent-${crypto.randomUUID()}` : asked.agent; // or a fork's name
   live.row.agentId = name;
   byAgent.set(name, live);
   let [platform, agent] = /** @type {any[]} */ ([]);
@@ -265,7 +268,7 @@ async function openRun(sdk, asked) {
         ...(workspace ? { reportedWorkspacePath: workspace } : {}),
       },
     });
-    live.blobs.clear(); // the SDK has them now, and all the rest
+    live.blobs.clear(); // the SDK has all blobs now
     live.asked = { n: asked.n, agent: name };
     if (live.over) await live.run.cancel();
     const { status, error } = await live.run.wait();
@@ -276,7 +279,7 @@ async function openRun(sdk, asked) {
   } finally {
     live.end();
     await agent?.[Symbol.asyncDispose]().catch(() => {});
-    live.runs.clear(); // none is active, whatever its row says
+    live.runs.clear(); // no run is active, whatever its row says
     await platform?.deleteAgent(name).catch(() => {}); // else the SDK keeps its blobs for good
     byAgent.delete(name);
     live.gone.resolve();
@@ -297,7 +300,7 @@ const customTool = (live, { name, ...tool }) =>
 const executor = (live, kind) => async (/** @type {any} */ _, /** @type {any} */ args) =>
   revived(await live.ask({ t: "exec", kind, data: base64(args.toBinary()) }));
 
-/** As the message library wants it: 64-bit numbers and bytes have a form of their own in JSON. @returns {any} */
+/** The value for the message library: in JSON, 64-bit numbers and bytes are marked objects. @returns {any} */
 function revived(/** @type {any} */ value) {
   if (Array.isArray(value)) return value.map(revived);
   if (value === null || typeof value !== "object") return value;
@@ -306,7 +309,7 @@ function revived(/** @type {any} */ value) {
   return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, revived(inner)]));
 }
 
-// ---- in
+// ---- input
 
 /** @param {number} n @param {Promise<unknown>} asked */
 const reply = async (n, asked) => tell({ t: "reply", n, ...(await asked.then((value) => ({ value }), faultOf)) });
@@ -317,7 +320,7 @@ const ORDERS = {
   answer: (_, { id, value }, live) => (live?.waiting.get(id)?.(value), live?.waiting.delete(id)),
   hold: (_sdk, _frame, live) => live && (live.gate ??= Promise.withResolvers()),
   go: (_sdk, _frame, live) => live?.go(),
-  doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never would
+  doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never does this
   forget: (_sdk, { key }) => (accounts.get(key)?.then(({ release }) => release()).catch(() => {}), accounts.delete(key)),
   models: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.models.list({ apiKey })),
   me: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.me({ apiKey })),
@@ -325,7 +328,7 @@ const ORDERS = {
   cancel: (_sdk, _frame, live) => (live?.run?.cancel().catch(() => {}), live?.end()),
 };
 
-/** What this SDK does not do. Older ones ignore what they do not know, so it is tried. @param {Sdk} sdk */
+/** The features that this SDK lacks. Older ones ignore unknown options, so each is tried. @param {Sdk} sdk */
 async function unfit(sdk) {
   const [platform, agent] = [await platformFor(sdk), "agent-tried"];
   const tried = {

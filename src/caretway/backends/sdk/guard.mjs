@@ -1,14 +1,14 @@
 /**
- * Decides where the SDK's process may connect: Cursor's hosts, and nothing else. Preloaded with `node --import`, before
- * the SDK, whose built-in tools obey whatever the server asks for.
+ * Limits the connections of the SDK's process to Cursor's hosts. Preloaded with `node --import`, before the SDK, whose
+ * built-in tools obey every request of the server.
  *
- * Every connection of Node's own modules passes two doors. The first knows the name that is asked for; the second, at
- * the handle below net, tls, http, http2 and fetch, knows the address that it became. So neither a redirect nor a name
- * that means another address (DNS rebinding, SSRF) leads elsewhere. Looking a name up is sending, too: only names that
- * may be connected to are looked up.
+ * Every connection of Node's own modules passes two checks. The first sees the requested name; the second, at the
+ * handle below net, tls, http, http2 and fetch, sees the resolved address. So neither a redirect nor a name that
+ * resolves to another address (DNS rebinding, SSRF) leads elsewhere. A name lookup sends data, too, so only allowed
+ * names are looked up.
  *
- * This is JavaScript in the process that it guards: it holds against what a server asks for, and not against code that
- * is hostile itself. Files, processes, addons and threads are held by Node's permissions (node.py).
+ * This is JavaScript in the process that it guards: it protects against a server's requests, not against hostile code.
+ * Node's permissions limit files, processes, addons and threads (bridge.py).
  */
 import { ChildProcess } from "node:child_process";
 import dgram from "node:dgram";
@@ -20,9 +20,9 @@ import { getSystemErrorMap } from "node:util";
 
 /**
  * @typedef {object} Egress
- * @property {string[]} own `host:port` of each address that the settings name: whatever it resolves to
- * @property {string[]} domains Cursor's: these and all names below them, https only, at public addresses only
- * @property {string} absent a path at which there is nothing, that the SDK may look at
+ * @property {string[]} own `host:port` of each address in the settings, allowed whatever it resolves to
+ * @property {string[]} domains Cursor's domains: these and all names below them, only https, only at public addresses
+ * @property {string} absent a path without a file, which the SDK may examine
  */
 const rules = /** @type {Egress} */ (JSON.parse(process.env.CARETWAY_EGRESS ?? ""));
 delete process.env.CARETWAY_EGRESS;
@@ -31,7 +31,7 @@ const HTTPS = 443;
 const MAX_GRANTED = 1024;
 const MAX_TOLD = 20;
 const EACCES = [...getSystemErrorMap()].find(([, [name]]) => name === "EACCES")?.[0] ?? -13;
-/** Modules that open a way around the doors, or around Node's permissions. The SDK does without them. */
+/** Modules that would bypass the checks or Node's permissions. The SDK does not need them. */
 const REFUSED = /^(node:)?(cluster|inspector|inspector\/promises|quic|repl|sqlite|trace_events|wasi|worker_threads)$/;
 
 // ---- what may be connected to
@@ -42,8 +42,8 @@ function list(family, networks) {
   for (const [base, bits] of networks.map((each) => each.split("/"))) listed.addSubnet(base, Number(bits), family);
   return listed;
 }
-// This machine, its network, groups; of IPv6 also what wraps another address. (198.18.0.0/15 is not among them: local
-// proxies invent addresses for names from it.)
+// This machine, private networks, multicast; of IPv6 also addresses that wrap another one. (Without 198.18.0.0/15,
+// because local proxies take made-up addresses for names from it.)
 const PRIVATE4 = list("ipv4", [
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"],
   ...["192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"],
@@ -55,11 +55,11 @@ const WRAPPING6 = list("ipv6", ["2001::/23", "2001:db8::/32", "2002::/16", "3fff
 const isPublic = (address) =>
   net.isIPv4(address) ? !PRIVATE4.check(address) : GLOBAL6.check(address, "ipv6") && !WRAPPING6.check(address, "ipv6");
 
-/** As it is compared: lower case, no final dot. @param {unknown} host @returns {string} */
+/** The form for comparisons: lower case, no final dot. @param {unknown} host @returns {string} */
 const plain = (host) => String(host ?? "localhost").toLowerCase().replace(/\.$/, "");
 
 /**
- * Which addresses a name may stand for; undefined: it may not be connected to.
+ * A test for the addresses of an allowed name; undefined: connections to the name are not allowed.
  * @param {string} host @param {number} port @returns {((address: string) => boolean) | undefined}
  */
 function allowed(host, port) {
@@ -68,7 +68,7 @@ function allowed(host, port) {
   return cursors && port === HTTPS ? isPublic : undefined;
 }
 
-/** Addresses with ports that an allowed name has stood for: the second door's list. @type {Set<string>} */
+/** Addresses and ports to which an allowed name resolved: the list for the second check. @type {Set<string>} */
 const granted = new Set();
 
 /** @param {string} address @param {number} port */
@@ -81,11 +81,11 @@ function grant(address, port) {
 
 let told = 0;
 
-/** To the gateway's log, as far as somebody reads. @param {string} words */
+/** Write to the gateway's log, unless its pipe is full. @param {string} words */
 function tell(words) {
   try {
     if (told++ < MAX_TOLD) writeSync(2, `guard: ${words}\n`);
-  } catch {} // a full pipe: nobody reads
+  } catch {} // a full pipe
 }
 
 /** @param {string} what @returns {NodeJS.ErrnoException} */
@@ -99,20 +99,20 @@ function refusal(what) {
 const refuse = (what) => () => {
   throw refusal(what);
 };
-const deny = () => EACCES; // as handles tell it
+const deny = () => EACCES; // the form in which handles report errors
 
-/** In another function's place, for good. @param {any} object @param {string} name @param {Function} value */
+/** Replaces a function permanently. @param {any} object @param {string} name @param {Function} value */
 const fix = (object, name, value) =>
   Object.defineProperty(object, name, { value, writable: false, configurable: false, enumerable: true });
 
-/** The same for all whose names fit. @param {any} object @param {RegExp} names @param {Function} value */
+/** Replaces all functions with matching names. @param {any} object @param {RegExp} names @param {Function} value */
 function close(object, names, value) {
   for (const name of Object.getOwnPropertyNames(object)) {
     if (names.test(name) && typeof object[name] === "function") fix(object, name, value);
   }
 }
 
-// ---- the second door: handles, which are got from sockets that lead nowhere
+// ---- the second check: handles, taken from sockets that connect to nothing
 
 /** @param {any} socket @returns {any} */
 const handleOf = (socket) => Object.getPrototypeOf(socket._handle ?? {});
@@ -139,7 +139,7 @@ close(handleOf(new dns.Resolver()), /^(query|getHostByAddr|setServers)/, deny);
 for (const each of [nowhere, absent]) each.destroy();
 datagrams.close();
 
-// ---- the first door: names
+// ---- the first check: names
 
 const { lookup } = dns;
 const connectSocket = net.Socket.prototype.connect;
@@ -184,10 +184,10 @@ for (const module of [dns, dns.promises]) {
 }
 close(dgram.Socket.prototype, /^(bind|connect|send)$/, refuse("a datagram"));
 
-// ---- ways around
+// ---- ways around the checks
 
 close(process, /^(binding|_linkedBinding|dlopen|execve)$/, refuse("an inner part of Node"));
-// Node's permissions refuse it too, but keep three pipes for each attempt. These words are for the model.
+// Node's permissions refuse it too, but leak three pipes for each attempt. The message is for the model.
 fix(ChildProcess.prototype, "spawn", () => {
   throw new Error("This tool is not available here: call one of the tools that the client offers.");
 });
@@ -206,20 +206,20 @@ registerHooks({
 });
 syncBuiltinESMExports();
 
-// ---- manners of the process
+// ---- the process
 
-// The SDK looks upwards from these for programs of its own, and takes a refusal to look for a failure. It also tells
-// Cursor where it works: the real place may have the user's name in it.
+// The SDK searches the directories above these for its programs, and fails if it may not read them. It also sends its
+// working directory to Cursor; the real one may contain the user's name.
 process.argv[1] = process.execPath = rules.absent;
 process.cwd = () => rules.absent;
 // Node would print the line of code that failed, and a line of the SDK has two million characters. Messages of errors
-// are left out, and so is what the SDK prints: they may hold words of a prompt. Standard output is the gateway's.
+// and the SDK's own output are dropped, because they may contain text of a prompt. Standard output is the gateway's.
 const where = (/** @type {any} */ failure) =>
   [`${failure?.name} ${failure?.code ?? ""}`, ...String(failure?.stack).split("\n    at ").slice(1, 6)].join(" < ");
 process.on("uncaughtException", (failure) => {
-  told = 0; // these words are the last
+  told = 0; // the last message is always written
   tell(where(failure));
   process.exit(1);
 });
-process.on("unhandledRejection", (reason) => tell(`nobody waited for this: ${where(reason)}`));
+process.on("unhandledRejection", (reason) => tell(`unhandled rejection: ${where(reason)}`));
 for (const name of Object.keys(console)) Object.assign(console, { [name]: () => {} });

@@ -1,23 +1,23 @@
 /**
- * Decides when each thing of a run is told: words, calls and checkpoints in the order in which they came on the wire, and
- * what a lost attempt leaves out. The SDK hears words one after the other, stores checkpoints beside them and makes calls
- * at once, so each can overtake the others.
+ * Restores the order of a run's text, calls and checkpoints as they arrived on the wire, and drops those of a lost
+ * attempt. The SDK reports text piece by piece, stores checkpoints in parallel and makes calls at once, so each can
+ * overtake the others.
  *
- * When a connection breaks, the SDK first hears what has come, then goes on from the last checkpoint that it has stored.
- * One that it stores after that is none: what it holds is said again.
+ * When a connection breaks, the SDK first reports what has arrived, then continues from the last checkpoint that it has
+ * stored. A checkpoint that it stores later does not count, because its content is sent again.
  */
 
-const PATIENCE_MS = 3000; // for one that came and of which the SDK says nothing
+const PATIENCE_MS = 3000; // how long to wait for an arrived item that the SDK does not report
 
 /** @typedef {{ kind: "word" | "end" | "checkpoint" | "other", data?: Buffer, taken?: boolean }} Item */
 
 export class Order {
-  /** @param {(frame: object) => void} tell @param {() => Promise<void> | null} held until more may be told */
+  /** @param {(frame: object) => void} tell @param {() => Promise<void> | null} held resolves when to go on */
   constructor(tell, held) {
     this.tell = tell;
     this.held = held;
-    this.items = /** @type {Item[]} */ ([]); // that are not told yet; taken: the SDK has come to it
-    this.last = /** @type {Buffer} */ (Buffer.alloc(0)); // checkpoint on the wire
+    this.items = /** @type {Item[]} */ ([]); // not reported yet; taken: the SDK has reached it
+    this.last = /** @type {Buffer} */ (Buffer.alloc(0)); // the newest checkpoint on the wire
     this.lost = this.over = false;
     this.telling = this.stale = 0; // stale: checkpoints of lost attempts that the SDK has yet to store
     this.waiting = /** @type {(() => void)[]} */ ([]);
@@ -27,18 +27,18 @@ export class Order {
 
   /** @param {Item["kind"]} kind @param {Buffer} data */
   came(kind, data) {
-    if (kind === "other" || (kind === "checkpoint" && data.equals(this.last))) return; // which says nothing new
+    if (kind === "other" || (kind === "checkpoint" && data.equals(this.last))) return; // nothing new
     if (kind === "checkpoint") this.last = data;
     this.items.push({ kind, data });
   }
 
-  /** The connection is gone. The SDK still hears the words, and stores the checkpoints before them. */
+  /** The connection is gone. The SDK still reports the text, and stores the checkpoints before it. */
   broke() {
     if (!this.lost) this.leaveOut(this.items.findLastIndex(spoken) + 1);
     this.lost = true;
   }
 
-  /** An attempt; again: the SDK has gone on by itself. @param {boolean} again */
+  /** An attempt begins; again: the SDK has reconnected. @param {boolean} again */
   begins(again) {
     this.lost = false;
     this.leaveOut(0);
@@ -46,7 +46,7 @@ export class Order {
     if (again) this.atLast({ t: "again" });
   }
 
-  /** What follows a checkpoint that is not stored is said again. @param {number} from */
+  /** Drop the first unstored checkpoint and all after it: the next attempt repeats them. @param {number} from */
   leaveOut(from) {
     const at = this.items.findIndex((item, n) => n >= from && unstored(item));
     if (at < 0) return this.wake();
@@ -55,7 +55,7 @@ export class Order {
     this.wake();
   }
 
-  // ---- as the SDK comes to it. False: it is left out
+  // ---- when the SDK reaches an item. False: the item is dropped
 
   /** @param {Item["kind"]} what @param {object} frame */
   async heard(what, frame) {
@@ -64,7 +64,7 @@ export class Order {
     return item ? this.inTurn(item, frame) : !this.lost;
   }
 
-  /** After the words that lead to it and the calls before it. @param {object} frame */
+  /** Report a call after the text and the calls before it. @param {object} frame */
   call(frame) {
     return this.atLast(frame, this.items.findLastIndex(({ kind }) => kind !== "checkpoint") + 1);
   }
@@ -76,7 +76,10 @@ export class Order {
     return this.inTurn(item, frame);
   }
 
-  /** The one that is being stored; null: it belongs to a lost attempt. @param {Uint8Array} data @param {boolean} known */
+  /**
+   * The checkpoint that is being stored; null: it belongs to a lost attempt.
+   * @param {Uint8Array} data @param {boolean} known
+   */
   stored(data, known) {
     const same = this.items.find((item) => unstored(item) && item.data?.subarray(-data.length).equals(data));
     if (!same && (known || this.stale)) {
@@ -89,7 +92,7 @@ export class Order {
     return item;
   }
 
-  /** Told when the SDK has taken note of it: it goes on from there now. @param {Item} item @param {object} frame */
+  /** Report a checkpoint once the SDK would continue from it. @param {Item} item @param {object} frame */
   async state(item, frame) {
     this.telling++;
     await new Promise((go) => setImmediate(go));
@@ -112,7 +115,7 @@ export class Order {
 
   // ---- waiting
 
-  /** Until something was told or left out. @returns {Promise<void>} */
+  /** Wait until an item was reported or dropped. @returns {Promise<void>} */
   moved() {
     const [first] = this.items;
     return new Promise((go) => {
@@ -128,19 +131,19 @@ export class Order {
   /** @param {Item | undefined} first */
   skip(first) {
     if (!first || first !== this.items[0] || first.taken || this.held()) return;
-    if (unstored(first)) this.tell({ t: "state" }); // the one that is known is not the newest
+    if (unstored(first)) this.tell({ t: "state" }); // the known checkpoint is not the newest
     this.stale += Number(unstored(first));
     this.items.shift();
     this.wake();
   }
 
-  /** Until the SDK has gone on, or will not. */
+  /** Wait until the SDK has reconnected, or will not. */
   async anew() {
     const until = Date.now() + PATIENCE_MS;
     while (this.lost && !this.over && Date.now() < until) await this.moved();
   }
 
-  /** Until everything that the SDK has come to is told. */
+  /** Wait until everything that the SDK has reached is reported. */
   async quiet() {
     do await new Promise((go) => setTimeout(go, 1));
     while (this.telling && !this.over && (await (this.held() ?? this.moved()), true));
