@@ -8,16 +8,17 @@ exec's id on the messages.
 import posixpath
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from google.protobuf.message import Message
 from msgspec import Struct, field
 
 from ...core.json_bounds import crowded
 from ...core.request import Image, Text, ToolResult
 from ...cursor.wire.messages import pb
 from .exec_intent import written_text
-from .execs import shell_rejected
+from .execs import fill
 
 # ---- The outcome of the client's tool: failed, refused by a person, or successful. Also unwraps images and JSON lists
 # with one entry, and replaces lone surrogates.
@@ -55,10 +56,6 @@ class Outcome(Struct, frozen=True):
     image: bytes | None = None
     raw: bool = False
     """The text is a command's output, without a tool's formatting."""
-
-    @property
-    def missing(self) -> bool:
-        return self.failed and _MISSING.search(self.text) is not None
 
 
 def sayable(text: str) -> str:
@@ -431,17 +428,19 @@ def _exit_code(outcome: Outcome) -> int:
 def shell(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
     result = pb.ShellResult()
     if outcome.refused:
-        result.rejected.CopyFrom(shell_rejected(args, outcome.text))
+        fill(result, "rejected", args, outcome.text)
     else:
+        fill(result, "failure" if outcome.failed else "success", args, "")
         ended = result.failure if outcome.failed else result.success
-        ended.command, ended.working_directory = args.command, args.working_directory
         ended.exit_code, ended.stdout = _exit_code(outcome), outcome.text
     return [Reply(shell_result=result)]
 
 
 def shell_stream(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
     if outcome.refused:
-        return [Reply(shell_stream=pb.ShellStream(rejected=shell_rejected(args, outcome.text)))]
+        rejected = pb.ShellStream()
+        fill(rejected, "rejected", args, outcome.text)
+        return [Reply(shell_stream=rejected)]
     events = [pb.ShellStream(start=pb.ShellStreamStart(command=args.command))]
     if outcome.text:
         events.append(pb.ShellStream(stdout=pb.ShellStreamStdout(data=outcome.text)))
@@ -450,29 +449,19 @@ def shell_stream(args: pb.ShellArgs, outcome: Outcome) -> list[Reply]:
 
 
 def _read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool) -> pb.ReadResult:
-    path = args.path
-    if outcome.refused:
-        return pb.ReadResult(rejected=pb.ReadRejected(path=path, reason=outcome.text))
-    failed = _failed(outcome, path)
-    if failed.missing:
-        return pb.ReadResult(file_not_found=pb.ReadFileNotFound(path=path))
-    if failed.failed:
-        return pb.ReadResult(error=pb.ReadError(path=path, error=outcome.text))
+    result = pb.ReadResult()
+    if _went_wrong(result, args, outcome, args.path):
+        return result
+    success = result.success
+    success.path = args.path
     if outcome.image is not None:
-        return pb.ReadResult(
-            success=pb.ReadSuccess(path=path, data=outcome.image, file_size=len(outcome.image), range_applied=False)
-        )
-    file = plain_text(outcome.text) if outcome.raw else read_file_text(outcome.text, path)
-    return pb.ReadResult(
-        success=pb.ReadSuccess(
-            path=path,
-            content=file.content,
-            total_lines=file.total_lines,
-            file_size=len(file.content.encode()),
-            truncated=file.truncated and not ranged,
-            range_applied=ranged,
-        )
-    )
+        success.data, success.file_size = outcome.image, len(outcome.image)
+        return result
+    file = plain_text(outcome.text) if outcome.raw else read_file_text(outcome.text, args.path)
+    success.content, success.total_lines = file.content, file.total_lines
+    success.file_size = len(file.content.encode())
+    success.truncated, success.range_applied = file.truncated and not ranged, ranged
+    return result
 
 
 def read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool = False) -> list[Reply]:
@@ -485,12 +474,8 @@ def redacted_read(args: pb.ReadArgs, outcome: Outcome, *, ranged: bool = False) 
 
 def write(args: pb.WriteArgs, outcome: Outcome) -> list[Reply]:
     result = pb.WriteResult()
-    text = written_text(args) or ""
-    if outcome.refused:
-        result.rejected.path, result.rejected.reason = args.path, outcome.text
-    elif outcome.failed or sounds_failed(outcome.text):
-        result.error.path, result.error.error = args.path, outcome.text
-    else:
+    if not _went_wrong(result, args, outcome):
+        text = written_text(args) or ""
         result.success.path = args.path
         result.success.lines_created = count_lines(text)
         result.success.file_size = len(text.encode())
@@ -501,68 +486,64 @@ def write(args: pb.WriteArgs, outcome: Outcome) -> list[Reply]:
 
 def delete(args: pb.DeleteArgs, outcome: Outcome) -> list[Reply]:
     result = pb.DeleteResult()
-    failed = _failed(outcome)
-    if outcome.refused:
-        result.rejected.path, result.rejected.reason = args.path, outcome.text
-    elif failed.missing:
-        result.file_not_found.path = args.path
-    elif failed.failed:
-        result.error.path, result.error.error = args.path, outcome.text
-    else:
+    if not _went_wrong(result, args, outcome):
         result.success.path = result.success.deleted_file = args.path
     return [Reply(delete_result=result)]
 
 
 def ls(args: pb.LsArgs, outcome: Outcome) -> list[Reply]:
     result = pb.LsResult()
-    if outcome.refused:
-        result.rejected.path, result.rejected.reason = args.path, outcome.text
-    elif _failed(outcome, args.path).failed:
-        result.error.path, result.error.error = args.path, outcome.text
-    else:
+    if not _went_wrong(result, args, outcome, args.path):
         read_listing = flat if outcome.raw else tree
         result.success.directory_tree_root.CopyFrom(read_listing(outcome.text, args.path))
     return [Reply(ls_result=result)]
 
 
 def grep(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
-    if outcome.failed or outcome.refused or sounds_failed(outcome.text, args.path or args.pattern):
-        return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
-    asked = args.output_mode or "content"
-    with_context = max(args.context, args.context_before, args.context_after) > 0
-    results = matches(outcome.text, asked, with_context=with_context)
-    return [_grep_success(args, results)]
+    result = pb.GrepResult()
+    if not _went_wrong(result, args, outcome, args.path or args.pattern):
+        with_context = max(args.context, args.context_before, args.context_after) > 0
+        _found(result.success, args, matches(outcome.text, args.output_mode or "content", with_context=with_context))
+    return [Reply(grep_result=result)]
 
 
 def glob(args: pb.GrepArgs, outcome: Outcome) -> list[Reply]:
-    if outcome.failed or outcome.refused:
-        return [Reply(grep_result=pb.GrepResult(error=pb.GrepError(error=outcome.text)))]
-    return [_grep_success(args, files(outcome.text))]
+    result = pb.GrepResult()
+    if outcome.failed or outcome.refused:  # words do not count: every line may be a path
+        fill(result, "error", args, outcome.text)
+    else:
+        _found(result.success, args, files(outcome.text))
+    return [Reply(grep_result=result)]
 
 
 _MODES = {"content": "content", "files": "files_with_matches", "count": "count"}
 
 
-def _grep_success(args: pb.GrepArgs, results: pb.GrepUnionResult) -> Reply:
-    success = pb.GrepSuccess(
-        pattern=args.pattern, path=args.path, output_mode=_MODES[results.WhichOneof("result") or "content"]
-    )
+def _found(success: pb.GrepSuccess, args: pb.GrepArgs, results: pb.GrepUnionResult) -> None:
+    success.pattern, success.path = args.pattern, args.path
+    success.output_mode = _MODES[results.WhichOneof("result") or "content"]
     success.workspace_results[args.path or "."].CopyFrom(results)
-    return Reply(grep_result=pb.GrepResult(success=success))
 
 
 def fetch(args: pb.FetchArgs, outcome: Outcome) -> list[Reply]:
     result = pb.FetchResult()
-    if outcome.failed or outcome.refused or sounds_failed(outcome.text):
-        result.error.url, result.error.error = args.url, outcome.text
-    else:
+    if not _went_wrong(result, args, outcome):
         result.success.url, result.success.content = args.url, outcome.text
         result.success.status_code = 200  # the tool reports success but not the status code
     return [Reply(fetch_result=result)]
 
 
-def _failed(outcome: Outcome, path: str | None = None) -> Outcome:
-    """The outcome, marked as failed if its text says so."""
-    if outcome.failed or outcome.image is not None or not sounds_failed(outcome.text, path):
-        return outcome
-    return Outcome(outcome.text, failed=True, raw=outcome.raw)
+def _went_wrong(result: Any, args: Message, outcome: Outcome, path: str | None = None) -> bool:
+    """Write a refused or failed call into the result, in the best variant that the result has. Returns False if the
+    call was successful. With `path`, only words that name the file count as a failure."""
+    variants = result.DESCRIPTOR.fields_by_name
+    failed = outcome.failed or (outcome.image is None and sounds_failed(outcome.text, path))
+    if outcome.refused and "rejected" in variants:
+        fill(result, "rejected", args, outcome.text)
+    elif failed and "file_not_found" in variants and _MISSING.search(outcome.text) is not None:
+        fill(result, "file_not_found", args, outcome.text)
+    elif failed or outcome.refused:
+        fill(result, "error", args, outcome.text)
+    else:
+        return False
+    return True

@@ -10,31 +10,7 @@ import shlex
 from typing import Final
 
 from ...cursor.wire.messages import pb
-
-TYPES: Final[dict[str, tuple[str, ...]]] = {
-    "c": ("*.c", "*.h"),
-    "cpp": ("*.cpp", "*.cc", "*.cxx", "*.hpp", "*.hh", "*.h"),
-    "css": ("*.css", "*.scss"),
-    "go": ("*.go",),
-    "html": ("*.html", "*.htm"),
-    "java": ("*.java",),
-    "js": ("*.js", "*.jsx", "*.mjs", "*.cjs"),
-    "json": ("*.json",),
-    "md": ("*.md", "*.markdown"),
-    "markdown": ("*.md", "*.markdown"),
-    "php": ("*.php",),
-    "py": ("*.py", "*.pyi"),
-    "python": ("*.py", "*.pyi"),
-    "ruby": ("*.rb",),
-    "rust": ("*.rs",),
-    "sh": ("*.sh", "*.bash"),
-    "swift": ("*.swift",),
-    "toml": ("*.toml",),
-    "ts": ("*.ts", "*.tsx", "*.mts", "*.cts"),
-    "txt": ("*.txt",),
-    "yaml": ("*.yaml", "*.yml"),
-}
-"""ripgrep's common file types as name patterns, which `grep` needs."""
+from .local.globs import TYPES
 
 MODES: Final[dict[str, str]] = {"": "n", "content": "n", "files_with_matches": "l", "count": "c"}
 """Output mode -> grep's option."""
@@ -117,7 +93,7 @@ def _included(args: pb.GrepArgs) -> list[str] | None:
     if args.type:
         if args.type not in TYPES or args.glob:
             return None
-        names.extend(TYPES[args.type])
+        names.extend(f"*.{ending}" for ending in TYPES[args.type])
     if args.glob:
         alternatives = _alternatives(args.glob.removeprefix("**/"))
         if alternatives is None or any("/" in name or not name or name.startswith("!") for name in alternatives):

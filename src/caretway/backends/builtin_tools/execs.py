@@ -5,9 +5,10 @@ Every exec gets an answer, because the server waits for an answer: the model see
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
+from google.protobuf.message import Message
 from msgspec import Struct
 
 from ...core.errors import GatewayError
@@ -144,107 +145,59 @@ def context_answer(exec_id: int, context: bytes) -> bytes:
     return embed(_MESSAGE_REPLY, reply)
 
 
-def shell_rejected(args: pb.ShellArgs | pb.BackgroundShellSpawnArgs, reason: str) -> pb.ShellRejected:
-    return pb.ShellRejected(command=args.command, working_directory=args.working_directory, reason=reason)
+class TypedResult(Struct, frozen=True):
+    """The field that answers an exec of one kind, and the names of its variants for a refusal and a failure."""
+
+    field: str
+    refused: str = "rejected"
+    failed: str = "error"
 
 
-def _shell(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(shell_result=pb.ShellResult(rejected=shell_rejected(exec_.shell_args, reason)))
-
-
-def _shell_stream(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(shell_stream=pb.ShellStream(rejected=shell_rejected(exec_.shell_stream_args, reason)))
-
-
-def _background(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = shell_rejected(exec_.background_shell_spawn_args, reason)
-    return ExecReply(background_shell_spawn_result=pb.BackgroundShellSpawnResult(rejected=rejected))
-
-
-def _write(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = pb.WriteRejected(path=exec_.write_args.path, reason=reason)
-    return ExecReply(write_result=pb.WriteResult(rejected=rejected))
-
-
-def _delete(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = pb.DeleteRejected(path=exec_.delete_args.path, reason=reason)
-    return ExecReply(delete_result=pb.DeleteResult(rejected=rejected))
-
-
-def _grep(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(grep_result=pb.GrepResult(error=pb.GrepError(error=reason)))
-
-
-def _read(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = pb.ReadRejected(path=exec_.read_args.path, reason=reason)
-    return ExecReply(read_result=pb.ReadResult(rejected=rejected))
-
-
-def _redacted_read(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = pb.ReadRejected(path=exec_.redacted_read_args.path, reason=reason)
-    return ExecReply(redacted_read_result=pb.ReadResult(rejected=rejected))
-
-
-def _ls(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(ls_result=pb.LsResult(rejected=pb.LsRejected(path=exec_.ls_args.path, reason=reason)))
-
-
-def _diagnostics(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    rejected = pb.DiagnosticsRejected(path=exec_.diagnostics_args.path, reason=reason)
-    return ExecReply(diagnostics_result=pb.DiagnosticsResult(rejected=rejected))
-
-
-def _fetch(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(fetch_result=pb.FetchResult(error=pb.FetchError(url=exec_.fetch_args.url, error=reason)))
-
-
-def _stdin(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    error = pb.WriteShellStdinError(error=reason)
-    return ExecReply(write_shell_stdin_result=pb.WriteShellStdinResult(error=error))
-
-
-def _list_resources(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    error = pb.ListMcpResourcesError(error=reason)
-    return ExecReply(list_mcp_resources_exec_result=pb.ListMcpResourcesExecResult(error=error))
-
-
-def _read_resource(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    error = pb.ReadMcpResourceError(uri=exec_.read_mcp_resource_exec_args.uri, error=reason)
-    return ExecReply(read_mcp_resource_exec_result=pb.ReadMcpResourceExecResult(error=error))
-
-
-def _mcp_state(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(mcp_state_exec_result=pb.McpStateExecResult(error=pb.McpStateError(error=reason)))
-
-
-def _subagent(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
-    return ExecReply(subagent_result=pb.SubagentResult(error=pb.SubagentError(error=reason)))
-
-
-_NOT_LISTED: Final = pb.AllowlistPrecheckResult(allowlisted=False)
-
-REFUSALS: Final[dict[str, Callable[[pb.ExecServerMessage, str], ExecReply]]] = {
-    "shell_args": _shell,
-    "shell_stream_args": _shell_stream,
-    "background_shell_spawn_args": _background,
-    "write_args": _write,
-    "delete_args": _delete,
-    "grep_args": _grep,
-    "read_args": _read,
-    "redacted_read_args": _redacted_read,
-    "ls_args": _ls,
-    "diagnostics_args": _diagnostics,
-    "fetch_args": _fetch,
-    "write_shell_stdin_args": _stdin,
-    "list_mcp_resources_exec_args": _list_resources,
-    "read_mcp_resource_exec_args": _read_resource,
-    "mcp_state_exec_args": _mcp_state,
-    "subagent_args": _subagent,
-    "shell_allowlist_precheck_args": lambda *_: ExecReply(shell_allowlist_precheck_result=_NOT_LISTED),
-    "mcp_allowlist_precheck_args": lambda *_: ExecReply(mcp_allowlist_precheck_result=_NOT_LISTED),
-    "web_fetch_allowlist_precheck_args": lambda *_: ExecReply(web_fetch_allowlist_precheck_result=_NOT_LISTED),
+RESULTS: Final[Mapping[str, TypedResult]] = {
+    "shell_args": TypedResult("shell_result", failed="spawn_error"),
+    "shell_stream_args": TypedResult("shell_stream", failed="rejected"),
+    "background_shell_spawn_args": TypedResult("background_shell_spawn_result"),
+    "write_args": TypedResult("write_result"),
+    "delete_args": TypedResult("delete_result"),
+    "grep_args": TypedResult("grep_result", refused="error"),
+    "read_args": TypedResult("read_result"),
+    "redacted_read_args": TypedResult("redacted_read_result"),
+    "ls_args": TypedResult("ls_result"),
+    "diagnostics_args": TypedResult("diagnostics_result"),
+    "fetch_args": TypedResult("fetch_result", refused="error"),
+    "write_shell_stdin_args": TypedResult("write_shell_stdin_result", refused="error"),
+    "list_mcp_resources_exec_args": TypedResult("list_mcp_resources_exec_result", refused="error"),
+    "read_mcp_resource_exec_args": TypedResult("read_mcp_resource_exec_result", refused="error"),
+    "mcp_state_exec_args": TypedResult("mcp_state_exec_result", refused="error"),
+    "subagent_args": TypedResult("subagent_result", refused="error"),
+    "shell_allowlist_precheck_args": TypedResult("shell_allowlist_precheck_result", refused=""),
+    "mcp_allowlist_precheck_args": TypedResult("mcp_allowlist_precheck_result", refused=""),
+    "web_fetch_allowlist_precheck_args": TypedResult("web_fetch_allowlist_precheck_result", refused=""),
 }
-"""Exec kind -> the function that builds its refusal."""
+"""Exec kind -> its typed result. A precheck has no variants: an empty result denies it."""
+_REASONS: Final = ("reason", "error", "client_visible_error")
+
+
+def fill(result: Any, variant: str, args: Message, reason: str) -> None:
+    """Set a variant of a typed result: the fields that repeat the arguments, and the field for the reason."""
+    inner = getattr(result, variant) if variant else result
+    inner.SetInParent()
+    for name in inner.DESCRIPTOR.fields_by_name:
+        if name in _REASONS:
+            setattr(inner, name, reason)
+        elif name in args.DESCRIPTOR.fields_by_name:
+            setattr(inner, name, getattr(args, name))
+
+
+def failed(exec_: pb.ExecServerMessage, reason: str) -> ExecReply:
+    kind = exec_.WhichOneof("message") or ""
+    return _reply(exec_, kind, RESULTS[kind].failed, reason)
+
+
+def _reply(exec_: pb.ExecServerMessage, kind: str, variant: str, reason: str) -> ExecReply:
+    reply = ExecReply(id=exec_.id)
+    fill(getattr(reply, RESULTS[kind].field), variant, getattr(exec_, kind), reason)
+    return reply
 
 
 def call_id(exec_: pb.ExecServerMessage) -> str:
@@ -265,10 +218,7 @@ def essence(exec_: pb.ExecServerMessage) -> str:
 
 def refuse(exec_: pb.ExecServerMessage, reason: str) -> list[bytes]:
     """The messages that refuse an exec request of any kind, known or not."""
-    kind = exec_.WhichOneof("message")
-    build = REFUSALS.get(kind) if kind else None
-    if build is None:
+    kind = exec_.WhichOneof("message") or ""
+    if kind not in RESULTS:
         return [throw(exec_.id, f"this client cannot do that: {reason}"), stream_close(exec_.id)]
-    reply = build(exec_, reason)
-    reply.id = exec_.id
-    return [answer(reply), stream_close(exec_.id)]
+    return [answer(_reply(exec_, kind, RESULTS[kind].refused, reason)), stream_close(exec_.id)]

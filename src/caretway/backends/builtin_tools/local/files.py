@@ -15,10 +15,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
 
 from ....cursor.wire.messages import pb
 from ....processes.child import decoded
+from ..execs import fill
 from .confine import NotAFile, PathRefused, Spot, Workspace, kind_of, shown
 from .texts import BeyondEnd, as_utf8, excerpt, is_binary
 
@@ -50,13 +53,11 @@ def ls(
         with workspace.locate(args.path) as spot:
             if spot.name is not None:
                 missing = spot.found is None
-                return _error(args.path, "no such directory" if missing else "not a directory")
+                raise NotADirectoryError("no such directory" if missing else "not a directory")
             start = os.path.relpath(spot.folder.path, workspace.root)
             root = pb.LsDirectoryTreeNode(abs_path=shown(spot.folder.path))
-    except PathRefused as refused:
-        return pb.LsResult(rejected=pb.LsRejected(path=args.path, reason=str(refused)))
-    except OSError as failure:
-        return _error(args.path, failure.strerror or str(failure))
+    except (PathRefused, OSError) as failure:
+        return failed(pb.LsResult(), args, failure)
 
     left = max_entries
     queue = deque([(root, start, 0)])
@@ -70,7 +71,7 @@ def ls(
             dirs, files, more = _entries(workspace, path, args.ignore, left)
         except (PathRefused, OSError) as failure:
             if node is root:
-                return _error(args.path, getattr(failure, "strerror", None) or str(failure))
+                return failed(pb.LsResult(), args, failure)
             continue  # unreadable or deleted: shown as not processed
         left -= len(dirs) + len(files)
         node.children_were_processed = not more
@@ -107,16 +108,16 @@ def _ignored(name: str, path: str, patterns: Sequence[str]) -> bool:
     return False
 
 
-def _error(path: str, text: str) -> pb.LsResult:
-    return pb.LsResult(error=pb.LsError(path=path, error=text))
-
-
-_DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_NO_SPACE: Final = frozenset({errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)})
-_BUSY: Final = frozenset({errno.EBUSY, getattr(errno, "ETXTBSY", errno.EBUSY)})
-_MISSING: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_BY_NUMBER: Final = {
+    "permission_denied": (errno.EACCES, errno.EPERM, errno.EROFS),
+    "no_space": (errno.ENOSPC, errno.EDQUOT),
+    "file_busy": (errno.EBUSY, errno.ETXTBSY),
+    "file_not_found": (errno.ENOENT, errno.ENOTDIR),
+}
+"""Variant of a result -> error numbers of the operating system."""
 
 Failure = PathRefused | NotAFile | OSError
+Result = TypeVar("Result", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,20 @@ def reason(failure: Failure) -> str:
     return (failure.strerror or str(failure)) if isinstance(failure, OSError) else str(failure)
 
 
+def failed(result: Result, args: Message, failure: Failure) -> Result:
+    """The result with the failure, in the best variant that it has."""
+    number = failure.errno if isinstance(failure, OSError) else None
+    wanted = next((variant for variant, numbers in _BY_NUMBER.items() if number in numbers), "error")
+    if isinstance(failure, PathRefused):
+        wanted = "rejected"
+    elif isinstance(failure, NotAFile):
+        wanted = "not_file" if isinstance(result, pb.DeleteResult) else "invalid_file"
+    fill(result, wanted if wanted in result.DESCRIPTOR.fields_by_name else "error", args, reason(failure))
+    if isinstance(result, pb.DeleteResult) and isinstance(failure, NotAFile):
+        result.not_file.actual_type = failure.actual
+    return result
+
+
 # ------------------------------------------------------------------------------------------------------------- read
 
 
@@ -141,7 +156,7 @@ def read(workspace: Workspace, args: pb.ReadArgs, limits: FileLimits) -> pb.Read
                 size = os.fstat(fd).st_size
                 data = file.read(limits.max_file_bytes + 1)
     except (PathRefused, NotAFile, OSError) as failure:
-        return read_failure(args.path, failure)
+        return failed(pb.ReadResult(), args, failure)
     complete = len(data) <= limits.max_file_bytes
     data = as_utf8(data[: limits.max_file_bytes])
     if is_binary(data):
@@ -170,20 +185,6 @@ def read(workspace: Workspace, args: pb.ReadArgs, limits: FileLimits) -> pb.Read
     return pb.ReadResult(success=success)
 
 
-def read_failure(path: str, failure: Failure) -> pb.ReadResult:
-    match failure:
-        case PathRefused():
-            return pb.ReadResult(rejected=pb.ReadRejected(path=path, reason=reason(failure)))
-        case NotAFile():
-            return pb.ReadResult(invalid_file=pb.ReadInvalidFile(path=path, reason=reason(failure)))
-        case OSError(errno=number) if number in _MISSING:
-            return pb.ReadResult(file_not_found=pb.ReadFileNotFound(path=path))
-        case OSError(errno=number) if number in _DENIED:
-            return pb.ReadResult(permission_denied=pb.ReadPermissionDenied(path=path))
-        case _:
-            return pb.ReadResult(error=pb.ReadError(path=path, error=reason(failure)))
-
-
 # ------------------------------------------------------------------------------------------------------------ write
 
 
@@ -196,7 +197,10 @@ def write(workspace: Workspace, args: pb.WriteArgs, limits: FileLimits) -> pb.Wr
         with workspace.locate(args.path, make_parents=True) as spot:
             _replace(spot, data)
     except (PathRefused, NotAFile, OSError) as failure:
-        return write_failure(args.path, failure)
+        result = failed(pb.WriteResult(), args, failure)
+        if result.HasField("permission_denied"):
+            result.permission_denied.directory, result.permission_denied.operation = os.path.dirname(args.path), "write"
+        return result
     success = pb.WriteSuccess(path=args.path, lines_created=data.count(b"\n") + 1, file_size=len(data))
     if args.return_file_content_after_write:
         success.file_content_after_write = decoded(data)
@@ -228,21 +232,6 @@ def _replace(spot: Spot, data: bytes) -> None:
         raise
 
 
-def write_failure(path: str, failure: Failure) -> pb.WriteResult:
-    match failure:
-        case PathRefused():
-            return pb.WriteResult(rejected=pb.WriteRejected(path=path, reason=reason(failure)))
-        case OSError(errno=number) if number in _DENIED:
-            denied = pb.WritePermissionDenied(
-                path=path, directory=os.path.dirname(path), operation="write", error=reason(failure)
-            )
-            return pb.WriteResult(permission_denied=denied)
-        case OSError(errno=number) if number in _NO_SPACE:
-            return pb.WriteResult(no_space=pb.WriteNoSpace(path=path))
-        case _:
-            return pb.WriteResult(error=pb.WriteError(path=path, error=reason(failure)))
-
-
 # ----------------------------------------------------------------------------------------------------------- delete
 
 
@@ -264,7 +253,7 @@ def delete(workspace: Workspace, args: pb.DeleteArgs, limits: FileLimits) -> pb.
             )
             return pb.DeleteResult(success=success)
     except (PathRefused, NotAFile, OSError) as failure:
-        return delete_failure(args.path, failure)
+        return failed(pb.DeleteResult(), args, failure)
 
 
 def _previous(spot: Spot, name: str, limit: int) -> str:
@@ -275,20 +264,3 @@ def _previous(spot: Spot, name: str, limit: int) -> str:
     except (OSError, NotAFile):
         return ""
     return "" if len(data) > limit or is_binary(data) else decoded(data)
-
-
-def delete_failure(path: str, failure: Failure) -> pb.DeleteResult:
-    match failure:
-        case PathRefused():
-            return pb.DeleteResult(rejected=pb.DeleteRejected(path=path, reason=reason(failure)))
-        case NotAFile(actual=actual):
-            return pb.DeleteResult(not_file=pb.DeleteNotFile(path=path, actual_type=actual))
-        case OSError(errno=number) if number in _MISSING:
-            return pb.DeleteResult(file_not_found=pb.DeleteFileNotFound(path=path))
-        case OSError(errno=number) if number in _DENIED:
-            denied = pb.DeletePermissionDenied(path=path, client_visible_error=reason(failure))
-            return pb.DeleteResult(permission_denied=denied)
-        case OSError(errno=number) if number in _BUSY:
-            return pb.DeleteResult(file_busy=pb.DeleteFileBusy(path=path))
-        case _:
-            return pb.DeleteResult(error=pb.DeleteError(path=path, error=reason(failure)))

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from ....cursor.wire.messages import pb
 from ....processes.child import CannotStart, Command
 from ....processes.child_group import Finished, run_to_end
 from ....processes.tasks import in_own_loop
-from ..execs import shell_rejected
+from ..execs import fill
 from .confine import PathRefused, Workspace, shown
 from .texts import share
 
@@ -127,6 +127,9 @@ def working_directory(workspace: Workspace, path: str) -> str:
         raise NotADirectoryError(f"not a directory: {path}")
 
 
+Result = TypeVar("Result", pb.ShellResult, pb.ShellStream)
+
+
 class Shell:
     def __init__(
         self, workspace: Workspace, environment: Mapping[str, str], timeout_s: float, output_bytes: int
@@ -141,11 +144,11 @@ class Shell:
         try:
             _, finished = await self._finish(args)
         except PathRefused as refused:
-            return pb.ShellResult(rejected=shell_rejected(args, _words(refused)))
+            return _failed(pb.ShellResult(), "rejected", args, refused)
         except PermissionError as denied:
-            return pb.ShellResult(permission_denied=_denied(args, denied))
+            return _failed(pb.ShellResult(), "permission_denied", args, denied)
         except (OSError, ValueError) as failure:
-            return pb.ShellResult(spawn_error=_not_started(args, failure))
+            return _failed(pb.ShellResult(), "spawn_error", args, failure)
         if finished.timed_out:
             timeout = pb.ShellTimeout(command=args.command, working_directory=args.working_directory)
             timeout.timeout_ms = round(time_limit(args, self._timeout_s) * 1000)
@@ -164,9 +167,9 @@ class Shell:
         try:
             cwd, finished = await self._finish(args)
         except PermissionError as denied:
-            return [pb.ShellStream(permission_denied=_denied(args, denied))]
+            return [_failed(pb.ShellStream(), "permission_denied", args, denied)]
         except (PathRefused, OSError, ValueError) as failure:  # the stream has no event for an error
-            return [pb.ShellStream(rejected=shell_rejected(args, _words(failure)))]
+            return [_failed(pb.ShellStream(), "rejected", args, failure)]
         stdout, stderr = _texts(finished, self._output_bytes)
         if finished.timed_out:
             limit = time_limit(args, self._timeout_s)
@@ -206,18 +209,10 @@ class Shell:
             end_strays(call)
 
 
-def _denied(args: pb.ShellArgs, failure: Exception) -> pb.ShellPermissionDenied:
-    return pb.ShellPermissionDenied(
-        command=args.command, working_directory=args.working_directory, error=_words(failure)
-    )
-
-
-def _not_started(args: pb.ShellArgs, failure: Exception) -> pb.ShellSpawnError:
-    return pb.ShellSpawnError(command=args.command, working_directory=args.working_directory, error=_words(failure))
-
-
-def _words(failure: Exception) -> str:
-    return (failure.strerror if isinstance(failure, OSError) else None) or str(failure)
+def _failed(result: Result, variant: str, args: pb.ShellArgs, failure: Exception) -> Result:
+    said = failure.strerror if isinstance(failure, OSError) else None
+    fill(result, variant, args, said or str(failure))
+    return result
 
 
 def _texts(finished: Finished, limit: int) -> tuple[str, str]:

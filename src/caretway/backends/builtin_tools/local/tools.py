@@ -9,8 +9,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -138,13 +137,6 @@ READING_CALLS: Final = ("read_tool_call", "ls_tool_call", "grep_tool_call", "glo
 CHANGING_CALLS: Final = ("shell_tool_call", "edit_tool_call", "delete_tool_call")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    run: Callable[[pb.ExecServerMessage], Awaitable[list[ExecReply]]]
-    broken: Callable[[pb.ExecServerMessage, str], ExecReply]
-    """The typed answer after an unexpected failure."""
-
-
 class LocalTools:
     def __init__(
         self,
@@ -169,16 +161,6 @@ class LocalTools:
         )
         self._shell = Shell(self._workspace, environment, shell_timeout_s, output_bytes)
         self._kinds = READING if mode == "read-only" else READING | CHANGING
-        self._tools: dict[str, _Tool] = {
-            "read_args": _Tool(self._read, _broken_read),
-            "redacted_read_args": _Tool(self._redacted_read, _broken_redacted_read),
-            "ls_args": _Tool(self._ls, _broken_ls),
-            "grep_args": _Tool(self._search, execs.REFUSALS["grep_args"]),
-            "write_args": _Tool(self._write, _broken_write),
-            "delete_args": _Tool(self._delete, _broken_delete),
-            "shell_args": _Tool(self._command, _broken_shell),
-            "shell_stream_args": _Tool(self._command_stream, execs.REFUSALS["shell_stream_args"]),
-        }
 
     @property
     def allowed_tools(self) -> str:
@@ -212,71 +194,36 @@ class LocalTools:
         decision = self.decide(exec_)
         if isinstance(decision, Refuse):
             return execs.refuse(exec_, decision.reason)
-        tool = self._tools[exec_.WhichOneof("message") or ""]
         began = time.monotonic()
         try:
             async with self._slots:
-                replies = await tool.run(exec_)
+                replies = await self._replies(exec_)
         except Exception as bug:  # any failure: Cursor waits for an answer
             log.exception("a local tool failed")
-            replies = [tool.broken(exec_, f"the gateway could not run this tool: {type(bug).__name__}")]
+            replies = [execs.failed(exec_, f"the gateway could not run this tool: {type(bug).__name__}")]
         took = round((time.monotonic() - began) * 1000)
         for reply in replies:
             reply.id = exec_.id
             reply.local_execution_time_ms = took
         return [*map(execs.answer, replies), execs.stream_close(exec_.id)]
 
-    # ---- one method per kind: takes the arguments from the exec and wraps the result
-
-    async def _read(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        return [ExecReply(read_result=await asyncio.to_thread(read, self._workspace, exec_.read_args, self._limits))]
-
-    async def _redacted_read(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        result = await asyncio.to_thread(read, self._workspace, exec_.redacted_read_args, self._limits)
-        return [ExecReply(redacted_read_result=result)]
-
-    async def _ls(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        return [ExecReply(ls_result=await asyncio.to_thread(ls, self._workspace, exec_.ls_args))]
-
-    async def _search(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        return [ExecReply(grep_result=await self._grep.run(exec_.grep_args))]
-
-    async def _write(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        return [ExecReply(write_result=await asyncio.to_thread(write, self._workspace, exec_.write_args, self._limits))]
-
-    async def _delete(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        result = await asyncio.to_thread(delete, self._workspace, exec_.delete_args, self._limits)
-        return [ExecReply(delete_result=result)]
-
-    async def _command(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        return [ExecReply(shell_result=await self._shell.run(exec_.shell_args))]
-
-    async def _command_stream(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
-        return [ExecReply(shell_stream=event) for event in await self._shell.stream(exec_.shell_stream_args)]
-
-
-def _broken_read(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    return ExecReply(read_result=pb.ReadResult(error=pb.ReadError(path=exec_.read_args.path, error=error)))
-
-
-def _broken_redacted_read(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    failure = pb.ReadError(path=exec_.redacted_read_args.path, error=error)
-    return ExecReply(redacted_read_result=pb.ReadResult(error=failure))
-
-
-def _broken_ls(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    return ExecReply(ls_result=pb.LsResult(error=pb.LsError(path=exec_.ls_args.path, error=error)))
-
-
-def _broken_write(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    return ExecReply(write_result=pb.WriteResult(error=pb.WriteError(path=exec_.write_args.path, error=error)))
-
-
-def _broken_delete(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    return ExecReply(delete_result=pb.DeleteResult(error=pb.DeleteError(path=exec_.delete_args.path, error=error)))
-
-
-def _broken_shell(exec_: pb.ExecServerMessage, error: str) -> ExecReply:
-    args = exec_.shell_args
-    failure = pb.ShellSpawnError(command=args.command, working_directory=args.working_directory, error=error)
-    return ExecReply(shell_result=pb.ShellResult(spawn_error=failure))
+    async def _replies(self, exec_: pb.ExecServerMessage) -> list[ExecReply]:
+        place, limits = self._workspace, self._limits
+        match exec_.WhichOneof("message"):
+            case "read_args":
+                return [ExecReply(read_result=await asyncio.to_thread(read, place, exec_.read_args, limits))]
+            case "redacted_read_args":
+                result = await asyncio.to_thread(read, place, exec_.redacted_read_args, limits)
+                return [ExecReply(redacted_read_result=result)]
+            case "ls_args":
+                return [ExecReply(ls_result=await asyncio.to_thread(ls, place, exec_.ls_args))]
+            case "grep_args":
+                return [ExecReply(grep_result=await self._grep.run(exec_.grep_args))]
+            case "write_args":
+                return [ExecReply(write_result=await asyncio.to_thread(write, place, exec_.write_args, limits))]
+            case "delete_args":
+                return [ExecReply(delete_result=await asyncio.to_thread(delete, place, exec_.delete_args, limits))]
+            case "shell_args":
+                return [ExecReply(shell_result=await self._shell.run(exec_.shell_args))]
+            case _:
+                return [ExecReply(shell_stream=event) for event in await self._shell.stream(exec_.shell_stream_args)]

@@ -308,6 +308,6 @@ FAILURES = [
 
 @pytest.mark.parametrize(("failure", "read", "write", "delete"), FAILURES)
 def test_every_failure_has_a_type(failure: files.Failure, read: str, write: str, delete: str) -> None:
-    assert files.read_failure("p", failure).WhichOneof("result") == read
-    assert files.write_failure("p", failure).WhichOneof("result") == write
-    assert files.delete_failure("p", failure).WhichOneof("result") == delete
+    assert files.failed(pb.ReadResult(), pb.ReadArgs(path="p"), failure).WhichOneof("result") == read
+    assert files.failed(pb.WriteResult(), pb.WriteArgs(path="p"), failure).WhichOneof("result") == write
+    assert files.failed(pb.DeleteResult(), pb.DeleteArgs(path="p"), failure).WhichOneof("result") == delete
