@@ -8,7 +8,6 @@ ignored. One function for each keyword, in a table at the end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,15 +19,14 @@ from .run import (
     NUMBER,
     Budget,
     Document,
-    Found,
     Place,
     Rule,
     Rules,
+    SchemaVisit,
     Seen,
     Unreadable,
     Validation,
     array,
-    fail,
     number,
     shown,
     table_of,
@@ -98,91 +96,75 @@ def _problem(place: Place | None, message: str) -> Problem:
 _TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
 
-def _type(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    wanted = schema["type"]
-    names = [wanted] if isinstance(wanted, str) else array(schema, "type")
-    run.budget.spend(len(names))
-    kind = type_of(value)
+def _type(on: SchemaVisit) -> bool:
+    wanted = on.schema["type"]
+    names = [wanted] if isinstance(wanted, str) else array(on.schema, "type")
+    on.run.budget.spend(len(names))
+    kind = type_of(on.value)
     for name in names:
         if not isinstance(name, str) or name not in _TYPES:
             raise Unreadable(f"{shown(name)} is not a type")
         if name == kind or (name == "number" and kind == "integer"):
             return True
-    return fail(found, at, f"{shown(value)} is not of type {', '.join(map(repr, names[:8]))}")
+    return on.fail(f"{shown(on.value)} is not of type {', '.join(map(repr, names[:8]))}")
 
 
-def _enum(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    return any(run.same(value, one) for one in array(schema, "enum")) or fail(
-        found, at, f"{shown(value)} is not one of the {len(schema['enum'])} allowed values"
+def _enum(on: SchemaVisit) -> bool:
+    return any(on.run.same(on.value, one) for one in array(on.schema, "enum")) or on.fail(
+        f"{shown(on.value)} is not one of the {len(on.schema['enum'])} allowed values"
     )
 
 
-def _const(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    return run.same(value, schema["const"]) or fail(found, at, f"{shown(schema['const'])} was expected")
+def _const(on: SchemaVisit) -> bool:
+    wanted = on.schema["const"]
+    return on.run.same(on.value, wanted) or on.fail(f"{shown(wanted)} was expected")
 
 
-def _ref(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    return run.follow(schema["$ref"], value, at, found, seen)
+def _ref(on: SchemaVisit) -> bool:
+    return on.run.follow(on.schema["$ref"], on.value, on.at, on.found, on.seen)
 
 
 def _dynamic(word: str) -> Rule:
-    def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-        if run.document.several:
+    def rule(on: SchemaVisit) -> bool:
+        if on.run.document.several:
             raise Unreadable(f"`{word}` across documents is not followed")
-        return run.follow(schema[word], value, at, found, seen)
+        return on.run.follow(on.schema[word], on.value, on.at, on.found, on.seen)
 
     return rule
 
 
-def _all_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    passes = True
-    for one in array(schema, "allOf"):
-        if not run.apply(one, value, at, found, seen):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
+def _all_of(on: SchemaVisit) -> bool:
+    return on.all(map(on.applies, array(on.schema, "allOf")))
 
 
-def _branches(run: Validation, schema: Any, word: str, value: Any, at: Place | None, seen: Seen | None) -> int:
+def _branches(on: SchemaVisit, word: str) -> int:
     """How many of the schemas match. Without `seen`, `anyOf` can stop after one and `oneOf` after two."""
     fitting, enough = 0, 1 if word == "anyOf" else 2
-    for one in array(schema, word):
-        inner = None if seen is None else Seen()
-        if run.apply(one, value, at, None, inner):
-            fitting += 1
-            if seen is not None and inner is not None:
-                seen.add(inner, run.budget)
-            elif fitting == enough:
-                break
+    for one in array(on.schema, word):
+        fitting += on.fits(one)
+        if on.seen is None and fitting == enough:
+            break
     return fitting
 
 
-def _any_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if _branches(run, schema, "anyOf", value, at, seen):
-        return True
-    return fail(found, at, f"{shown(value)} is not valid under any of the given schemas")
+def _any_of(on: SchemaVisit) -> bool:
+    return bool(_branches(on, "anyOf")) or on.fail(f"{shown(on.value)} is not valid under any of the given schemas")
 
 
-def _one_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    fitting = _branches(run, schema, "oneOf", value, at, seen)
+def _one_of(on: SchemaVisit) -> bool:
+    fitting = _branches(on, "oneOf")
     if fitting == 1:
         return True
-    return fail(found, at, f"{shown(value)} is valid under {'several' if fitting else 'none'} of the given schemas")
+    return on.fail(f"{shown(on.value)} is valid under {'several' if fitting else 'none'} of the given schemas")
 
 
-def _not(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    inner = None if seen is None else Seen()
-    return not run.apply(schema["not"], value, at, None, inner) or fail(found, at, f"{shown(value)} is not allowed")
+def _not(on: SchemaVisit) -> bool:
+    return not on.fits(on.schema["not"], seen=False) or on.fail(f"{shown(on.value)} is not allowed")
 
 
-def _if(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    inner = None if seen is None else Seen()
-    holds = run.apply(schema["if"], value, at, None, inner)
-    if holds and seen is not None and inner is not None:
-        seen.add(inner, run.budget)
-    then = "then" if holds else "else"
-    return then not in schema or run.apply(schema[then], value, at, found, seen)
+def _if(on: SchemaVisit) -> bool:
+    then = "then" if on.fits(on.schema["if"]) else "else"
+    return then not in on.schema or on.applies(on.schema[then])
 
 
 # ---- numbers and texts
@@ -193,136 +175,112 @@ def _limit(
 ) -> Rule:
     """A rule that compares a number with its operand; with `sized`, it compares the length of such a value."""
 
-    def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-        if run.document.draft == 4 and word.startswith("exclusive"):
-            return _draft_4(word, schema, value, at, found)
-        limit = number(schema, word)
+    def rule(on: SchemaVisit) -> bool:
+        if on.run.document.draft == 4 and word.startswith("exclusive"):
+            return _draft_4(on, word)
+        limit = number(on.schema, word)
         if sized is None:
-            if isinstance(value, bool) or not isinstance(value, NUMBER):
+            if not _is_number(on.value):
                 return True
-            measured: Any = value
-        elif isinstance(value, sized):
-            measured = len(value)
+            measured: Any = on.value
+        elif isinstance(on.value, sized):
+            measured = len(on.value)
         else:
             return True
-        return passes(measured, limit) or fail(found, at, f"{shown(value)} {says} {shown(limit)}")
+        return passes(measured, limit) or on.fail(f"{shown(on.value)} {says} {shown(limit)}")
 
     return rule
 
 
-def _draft_4(word: str, schema: Any, value: Any, at: Place | None, found: Found) -> bool:
+def _draft_4(on: SchemaVisit, word: str) -> bool:
     """In draft 4 the keyword is a flag next to `minimum` or `maximum`."""
     beside = "minimum" if word == "exclusiveMinimum" else "maximum"
-    if schema[word] is not True or beside not in schema or not isinstance(value, NUMBER) or isinstance(value, bool):
+    if on.schema[word] is not True or beside not in on.schema or not _is_number(on.value):
         return True
-    return value != number(schema, beside) or fail(found, at, f"{shown(value)} is the excluded limit itself")
+    return on.value != number(on.schema, beside) or on.fail(f"{shown(on.value)} is the excluded limit itself")
 
 
-def _multiple_of(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    step = number(schema, "multipleOf")
+def _is_number(value: object) -> bool:
+    return isinstance(value, NUMBER) and not isinstance(value, bool)
+
+
+def _multiple_of(on: SchemaVisit) -> bool:
+    value, step = on.value, number(on.schema, "multipleOf")
     if step <= 0:
         raise Unreadable("`multipleOf` is not positive")
-    if isinstance(value, bool) or not isinstance(value, NUMBER):
+    if not _is_number(value):
         return True
     if isinstance(value, int) and isinstance(step, int):
-        run.budget.spend(value.bit_length() >> 8)
+        on.run.budget.spend(value.bit_length() >> 8)
         fits = value % step == 0
     else:  # compares the written decimals: 4.02 is a multiple of 0.01
         from fractions import Fraction  # few schemas ask for it
 
-        run.budget.spend(100)
+        on.run.budget.spend(100)
         fits = (Fraction(repr(value)) / Fraction(repr(step))).denominator == 1
-    return fits or fail(found, at, f"{shown(value)} is not a multiple of {shown(step)}")
+    return fits or on.fail(f"{shown(value)} is not a multiple of {shown(step)}")
 
 
 # ---- arrays
 
 
-def _each(
-    run: Validation, schema: Any, value: Any, where: range, at: Place | None, found: Found, seen: Seen | None
-) -> bool:
-    """Checks these elements against one schema."""
-    if seen is not None:
-        run.budget.spend(len(where))
-        seen.elements.update(where)
-    passes = True
-    for index in where:
-        if not run.apply(schema, value[index], (at, index), found, Seen() if seen is not None else None):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
+def _elements(on: SchemaVisit, schema: Any, start: int = 0) -> bool:
+    """Checks the elements from `start` on against one schema."""
+    return on.children((index, schema) for index in range(start, len(on.value)))
 
 
-def _one_by_one(
-    run: Validation, schemas: Sequence[Any], value: Any, at: Place | None, found: Found, seen: Seen | None
-) -> bool:
-    """Checks each element against the schema at its position."""
-    passes = True
-    for index, schema in enumerate(islice(schemas, len(value))):
-        if not _each(run, schema, value, range(index, index + 1), at, found, seen):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
-
-
-def _items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if not isinstance(value, ARRAY):
+def _items(on: SchemaVisit) -> bool:
+    if not isinstance(on.value, ARRAY):
         return True
-    wanted = schema["items"]
+    wanted, new = on.schema["items"], on.run.document.draft >= 2020
     if isinstance(wanted, ARRAY):
-        if run.document.draft >= 2020:
+        if new:
             raise Unreadable("`items` is not a schema")
-        return _one_by_one(run, wanted, value, at, found, seen)
-    start = len(array(schema, "prefixItems")) if run.document.draft >= 2020 and "prefixItems" in schema else 0
-    return _each(run, wanted, value, range(min(start, len(value)), len(value)), at, found, seen)
+        return on.children(enumerate(wanted[: len(on.value)]))
+    return _elements(on, wanted, len(array(on.schema, "prefixItems")) if new and "prefixItems" in on.schema else 0)
 
 
-def _prefix_items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if not isinstance(value, ARRAY) or run.document.draft < 2020:
+def _prefix_items(on: SchemaVisit) -> bool:
+    if not isinstance(on.value, ARRAY) or on.run.document.draft < 2020:
         return True
-    return _one_by_one(run, array(schema, "prefixItems"), value, at, found, seen)
+    return on.children(enumerate(array(on.schema, "prefixItems")[: len(on.value)]))
 
 
-def _additional_items(
-    run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None
-) -> bool:
-    first = schema.get("items")
-    if not isinstance(value, ARRAY) or not isinstance(first, ARRAY) or run.document.draft >= 2020:
+def _additional_items(on: SchemaVisit) -> bool:
+    first = on.schema.get("items")
+    if not isinstance(on.value, ARRAY) or not isinstance(first, ARRAY) or on.run.document.draft >= 2020:
         return True
-    start = min(len(first), len(value))
-    return _each(run, schema["additionalItems"], value, range(start, len(value)), at, found, seen)
+    return _elements(on, on.schema["additionalItems"], len(first))
 
 
-def _contains(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if not isinstance(value, ARRAY):
+def _contains(on: SchemaVisit) -> bool:
+    if not isinstance(on.value, ARRAY):
         return True
-    counts = run.document.draft >= 2019
-    least = number(schema, "minContains") if counts and "minContains" in schema else 1
-    most = number(schema, "maxContains") if counts and "maxContains" in schema else None
+    counts = on.run.document.draft >= 2019
+    least = number(on.schema, "minContains") if counts and "minContains" in on.schema else 1
+    most = number(on.schema, "maxContains") if counts and "maxContains" in on.schema else None
     fitting = 0
-    for index, element in enumerate(value):
-        inner = Seen() if seen is not None else None
-        if run.apply(schema["contains"], element, (at, index), None, inner):
+    for index, element in enumerate(on.value):
+        inner = Seen() if on.seen is not None else None
+        if on.run.apply(on.schema["contains"], element, (on.at, index), None, inner):
             fitting += 1
-            if seen is not None and run.document.draft >= 2020:
-                seen.elements.add(index)
-            elif seen is None and most is None and fitting >= least:
+            if on.seen is not None and on.run.document.draft >= 2020:
+                on.seen.keys.add(index)
+            elif on.seen is None and most is None and fitting >= least:
                 break
     if fitting < least:
-        return fail(found, at, f"{shown(value)} does not contain enough elements that match")
-    return most is None or fitting <= most or fail(found, at, f"{shown(value)} contains too many elements that match")
+        return on.fail(f"{shown(on.value)} does not contain enough elements that match")
+    return most is None or fitting <= most or on.fail(f"{shown(on.value)} contains too many elements that match")
 
 
-def _unique_items(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if schema["uniqueItems"] is not True or not isinstance(value, ARRAY):
+def _unique_items(on: SchemaVisit) -> bool:
+    if on.schema["uniqueItems"] is not True or not isinstance(on.value, ARRAY):
         return True
     spellings: set[str] = set()
-    for element in value:
-        spelled = run.spelled(element)
+    for element in on.value:
+        spelled = on.run.spelled(element)
         if spelled in spellings:
-            return fail(found, at, f"{shown(value)} has elements that are not unique")
+            return on.fail(f"{shown(on.value)} has elements that are not unique")
         spellings.add(spelled)
     return True
 
@@ -330,110 +288,68 @@ def _unique_items(run: Validation, schema: Any, value: Any, at: Place | None, fo
 # ---- objects
 
 
-def _properties(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    wanted = table_of(schema, "properties")
+def _properties(on: SchemaVisit) -> bool:
+    wanted, value = table_of(on.schema, "properties"), on.value
     if not isinstance(value, Mapping):
         return True
-    run.budget.spend(min(len(wanted), len(value)))
-    passes = True
-    names = (
-        [name for name in value if name in wanted] if len(value) < len(wanted) else [n for n in wanted if n in value]
-    )
-    for name in names:
-        if seen is not None:
-            seen.names.add(name)
-        inner = Seen() if seen is not None else None
-        if not run.apply(wanted[name], value[name], (at, name), found, inner):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
+    on.run.budget.spend(min(len(wanted), len(value)))
+    fewer, more = (value, wanted) if len(value) < len(wanted) else (wanted, value)
+    return on.children([(name, wanted[name]) for name in fewer if name in more])
 
 
-def _others(
-    run: Validation, schema: Any, value: Any, names: list[str], at: Place | None, found: Found, seen: Seen | None
-) -> bool:
+def _others(on: SchemaVisit, schema: Any, names: list[str]) -> bool:
     """Checks properties that no other keyword covers against one schema."""
-    if seen is not None:
-        seen.names.update(names)
     if schema is False and names:
         listed = ", ".join(map(shown, names[:8]))
-        return fail(found, at, f"unexpected properties: {listed}{' and more' if len(names) > 8 else ''}")
-    passes = True
-    for name in names:
-        inner = Seen() if seen is not None else None
-        if not run.apply(schema, value[name], (at, name), found, inner):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
+        return on.fail(f"unexpected properties: {listed}{' and more' if len(names) > 8 else ''}")
+    return on.children((name, schema) for name in names)
 
 
-def _additional(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if not isinstance(schema["additionalProperties"], bool | Mapping):
+def _additional(on: SchemaVisit) -> bool:
+    others = on.schema["additionalProperties"]
+    if not isinstance(others, bool | Mapping):
         raise Unreadable("`additionalProperties` is not a schema")
-    if run.lenient or not isinstance(value, Mapping):
+    if on.run.lenient or not isinstance(on.value, Mapping):
         return True
-    properties = table_of(schema, "properties") if "properties" in schema else {}
-    run.budget.spend(len(value))
-    names = [name for name in value if name not in properties]
-    return _others(run, schema["additionalProperties"], value, names, at, found, seen)
+    properties = table_of(on.schema, "properties") if "properties" in on.schema else {}
+    on.run.budget.spend(len(on.value))
+    return _others(on, others, [name for name in on.value if name not in properties])
 
 
-def _property_names(
-    run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None
-) -> bool:
-    if not isinstance(value, Mapping):
+def _property_names(on: SchemaVisit) -> bool:
+    if not isinstance(on.value, Mapping):
         return True
-    passes = True
-    for name in value:
-        if not run.apply(schema["propertyNames"], name, at, found, None):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
+    names = on.schema["propertyNames"]
+    return on.all(on.run.apply(names, name, on.at, on.found, None) for name in on.value)
 
 
-def _required(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    return _all_there(run, array(schema, "required"), value, at, found)
+def _required(on: SchemaVisit) -> bool:
+    return _all_there(on, array(on.schema, "required"))
 
 
-def _all_there(run: Validation, names: Sequence[Any], value: Any, at: Place | None, found: Found) -> bool:
-    if not isinstance(value, Mapping):
+def _all_there(on: SchemaVisit, names: Sequence[Any]) -> bool:
+    if not isinstance(on.value, Mapping):
         return True
-    run.budget.spend(len(names))
-    passes = True
-    for name in names:
-        if not isinstance(name, str):
-            raise Unreadable("a required property is not a string")
-        if name not in value:
-            passes = fail(found, at, f"{shown(name)} is a required property")
-            if found is None or run.first:
-                break
-    return passes
+    on.run.budget.spend(len(names))
+    return on.all(_is_there(on, name) for name in names)
+
+
+def _is_there(on: SchemaVisit, name: object) -> bool:
+    if not isinstance(name, str):
+        raise Unreadable("a required property is not a string")
+    return name in on.value or on.fail(f"{shown(name)} is a required property")
 
 
 def _dependent(word: str) -> Rule:
     """A rule that maps a property to its requirement: other properties, or a schema for the whole object."""
 
-    def rule(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-        wanted = table_of(schema, word)
-        if not isinstance(value, Mapping) or (word == "dependencies" and run.document.draft > 7):
+    def rule(on: SchemaVisit) -> bool:
+        wanted = table_of(on.schema, word)
+        if not isinstance(on.value, Mapping) or (word == "dependencies" and on.run.document.draft > 7):
             return True
-        run.budget.spend(len(wanted))
-        passes = True
-        for name, then in wanted.items():
-            if name not in value:
-                continue
-            if isinstance(then, ARRAY):
-                fits = _all_there(run, then, value, at, found)
-            else:
-                fits = run.apply(then, value, at, found, seen)
-            if not fits:
-                passes = False
-                if found is None or run.first:
-                    break
-        return passes
+        on.run.budget.spend(len(wanted))
+        asked = (then for name, then in wanted.items() if name in on.value)
+        return on.all(_all_there(on, then) if isinstance(then, ARRAY) else on.applies(then) for then in asked)
 
     return rule
 
@@ -441,28 +357,20 @@ def _dependent(word: str) -> Rule:
 # ---- elements and properties that no other keyword covers
 
 
-def _unevaluated_items(
-    run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None
-) -> bool:
-    if not isinstance(value, ARRAY) or seen is None:
+def _unevaluated_items(on: SchemaVisit) -> bool:
+    if not isinstance(on.value, ARRAY) or on.seen is None:
         return True
-    run.budget.spend(len(value))
-    left = [index for index in range(len(value)) if index not in seen.elements]
-    passes = True
-    for index in left:
-        if not _each(run, schema["unevaluatedItems"], value, range(index, index + 1), at, found, seen):
-            passes = False
-            if found is None or run.first:
-                break
-    return passes
+    on.run.budget.spend(len(on.value))
+    schema, seen = on.schema["unevaluatedItems"], on.seen.keys
+    return on.children([(index, schema) for index in range(len(on.value)) if index not in seen])
 
 
-def _unevaluated(run: Validation, schema: Any, value: Any, at: Place | None, found: Found, seen: Seen | None) -> bool:
-    if run.lenient or not isinstance(value, Mapping) or seen is None:
+def _unevaluated(on: SchemaVisit) -> bool:
+    if on.run.lenient or not isinstance(on.value, Mapping) or on.seen is None:
         return True
-    run.budget.spend(len(value))
-    left = [name for name in value if name not in seen.names]
-    return _others(run, schema["unevaluatedProperties"], value, left, at, found, seen)
+    on.run.budget.spend(len(on.value))
+    left = [name for name in on.value if name not in on.seen.keys]
+    return _others(on, on.schema["unevaluatedProperties"], left)
 
 
 _RULES: Final = Rules(

@@ -6,7 +6,7 @@ A rule returns whether the value passes. `found` collects problems; if it is Non
 them. Messages shorten large values. The only keyword known here is `$ref`; older drafts ignore the keywords next to it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -165,8 +165,8 @@ def _draft(schema: Mapping[str, Any]) -> int:
 Place = tuple[Any, str | int]
 """The place of a value: (the place of its container or None, key). Rendered as text only for a problem."""
 Found = list[tuple["Place | None", str]] | None
-Rule = Callable[["Validation", Any, Any, "Place | None", Found, "Seen | None"], bool]
-"""(run, the schema with the keyword, value, its place, found, seen) -> whether the value passes."""
+Rule = Callable[["SchemaVisit"], bool]
+"""Whether the value passes."""
 
 MAX_DEPTH: Final = 150
 """Nesting of schemas while they are applied."""
@@ -178,16 +178,76 @@ _SHOWN: Final = 60
 class Seen:
     """The visited properties or elements of one object or array."""
 
-    __slots__ = ("elements", "names")
+    __slots__ = ("keys",)
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.elements: set[int] = set()
+        self.keys: set[str | int] = set()
 
     def add(self, other: "Seen", budget: Budget) -> None:
-        budget.spend(len(other.names) + len(other.elements))
-        self.names |= other.names
-        self.elements |= other.elements
+        budget.spend(len(other.keys))
+        self.keys |= other.keys
+
+
+class SchemaVisit:
+    """One schema applied to one value."""
+
+    __slots__ = ("at", "found", "run", "schema", "seen", "value")
+
+    def __init__(
+        self,
+        run: "Validation",
+        schema: Mapping[str, Any],
+        value: Any,
+        at: Place | None,
+        found: Found,
+        seen: Seen | None,
+    ) -> None:
+        self.run = run
+        self.schema = schema
+        self.value = value
+        self.at = at
+        self.found = found
+        self.seen = seen
+
+    def fail(self, message: str) -> bool:
+        return fail(self.found, self.at, message)
+
+    def applies(self, schema: Any) -> bool:
+        """Apply another schema to the same value."""
+        return self.run.apply(schema, self.value, self.at, self.found, self.seen)
+
+    def fits(self, schema: Any, *, seen: bool = True) -> bool:
+        """Like `applies`, but a mismatch is no problem, and only a match counts as seen, if at all."""
+        inner = None if self.seen is None else Seen()
+        passes = self.run.apply(schema, self.value, self.at, None, inner)
+        if passes and seen and self.seen is not None and inner is not None:
+            self.seen.add(inner, self.run.budget)
+        return passes
+
+    def all(self, results: Iterable[bool]) -> bool:
+        """Whether all pass. Stops at the first failure, unless all problems are collected."""
+        passes = True
+        for one in results:
+            if not one:
+                passes = False
+                if self.found is None or self.run.first:
+                    break
+        return passes
+
+    def children(self, schemas: Iterable[tuple[str | int, Any]]) -> bool:
+        """Apply a schema to each of these elements or properties."""
+        passes = True
+        for key, schema in schemas:
+            inner = None
+            if self.seen is not None:
+                self.run.budget.spend()
+                self.seen.keys.add(key)
+                inner = Seen()
+            if not self.run.apply(schema, self.value[key], (self.at, key), self.found, inner):
+                passes = False
+                if self.found is None or self.run.first:
+                    break
+        return passes
 
 
 class Rules(Struct, frozen=True):
@@ -241,11 +301,12 @@ class Validation:
         if "$ref" in schema and self.document.draft <= 7:  # these drafts ignore the keywords next to it
             return self.follow(schema["$ref"], value, at, found, seen)
         own = Seen() if self._tracks and ("unevaluatedProperties" in schema or "unevaluatedItems" in schema) else seen
+        visit = SchemaVisit(self, schema, value, at, found, own)
         passes = True
         for table in (self._rules.first, self._rules.last) if self._tracks else (self._rules.first,):
             for word in schema:
                 rule = table.get(word)
-                if rule is not None and not rule(self, schema, value, at, found, own):
+                if rule is not None and not rule(visit):
                     passes = False
                     if found is None or self.first:
                         return False
