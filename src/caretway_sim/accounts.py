@@ -9,16 +9,16 @@ checked. Options in a key: `life=SECONDS` the lifetime of its tokens, `model=ID`
 import base64
 import hashlib
 import re
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from caretway.cursor.wire import paths
 from caretway.cursor.wire.envelope import ConnectError
 
+from .model_input import Recent
 from .shared import BilledRun, Shared
 
 LIFETIME_S: Final = 3600
@@ -27,21 +27,22 @@ MAX_LOGINS: Final = 1024
 ISSUER: Final = "caretway-simulator"
 _REFUSED: Final = ("bad", "expired")
 _USER: Final = "simulated|user"
-_LIFE: Final = re.compile(r"life=(\d{1,9})")
-_SPENT: Final = re.compile(r"spent=(\d{1,3})")
-_MODEL: Final = re.compile(r"model=([A-Za-z0-9-]{1,64})")
-_PLAN: Final = re.compile(r"plan=([a-z_]{1,16})")
-_TEAM: Final = re.compile(r"team=(\d{1,9})")
+_OPTIONS: Final = {
+    "life": r"\d{1,9}",
+    "spent": r"\d{1,3}",
+    "model": "[A-Za-z0-9-]{1,64}",
+    "plan": "[a-z_]{1,16}",
+    "team": r"\d{1,9}",
+}
 MAX_USED: Final = 10_000
 TEAM: Final = 7
 """The team of accounts whose key names no team, when every account has a seat."""
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(msgspec.Struct, frozen=True):
     """The owner of a token, with the options of the key."""
 
-    name: str = _USER
+    name: str = msgspec.field(default=_USER, name="sub")
     life: int = LIFETIME_S
     model: str = ""
     spent: int = 0
@@ -55,9 +56,9 @@ class Accounts:
         self._issued = 0
         self._revoked = {"session": 0, "refresh": 0}
         """For each type: the highest number of a revoked token."""
-        self._polled: OrderedDict[str, str] = OrderedDict()
+        self._polled: Recent[str, str] = Recent(MAX_LOGINS)
         """Open sign-ins: uuid -> challenge; empty until the page is opened."""
-        self._used: OrderedDict[str, None] = OrderedDict()
+        self._used: Recent[str, None] = Recent(MAX_USED)
         """Refresh tokens that were used once."""
 
     def accepts(self, token: str) -> bool:
@@ -97,21 +98,19 @@ class Accounts:
         self._shared.stats.token_refreshes += 1
         if manners.rotates_refresh:
             self._used[token] = None
-            while len(self._used) > MAX_USED:
-                self._used.popitem(last=False)
         tokens = self._issue(_person(token))
         return tokens if manners.rotates_refresh or not manners.one_token else {"accessToken": tokens["accessToken"]}
 
     def visit(self, uuid: str, challenge: str) -> None:
         """Complete a sign-in: the user has opened the link."""
-        self._note(uuid, challenge)
+        self._polled[uuid] = challenge
 
     def poll(self, uuid: str, verifier: str) -> dict[str, str] | None:
         """The tokens of a sign-in. None on the first poll, as if the user were still in the browser, and for a verifier
         that does not match the challenge of the opened link."""
         challenge = self._polled.get(uuid)
         if challenge is None:
-            self._note(uuid, "")
+            self._polled[uuid] = ""
             return None
         if challenge and challenge != _challenge(verifier):
             return None
@@ -130,11 +129,6 @@ class Accounts:
         known = _person(token)
         return replace(known, team=TEAM) if self._shared.manners.team_seats and not known.team else known
 
-    def _note(self, uuid: str, challenge: str) -> None:
-        self._polled[uuid] = challenge
-        while len(self._polled) > MAX_LOGINS:
-            self._polled.popitem(last=False)
-
     def _issue(self, person: Person) -> dict[str, str]:
         self._issued += 1
         return {
@@ -144,35 +138,23 @@ class Accounts:
 
     def _token(self, kind: str, person: Person, life: int) -> str:
         now = int(self._shared.clock())
-        claims = {
-            "sub": person.name,
+        claims = msgspec.to_builtins(person) | {
             "type": kind,
             "jti": f"sim-{self._issued}",
             "iat": now,
             "exp": now + life,
-            "life": person.life,
-            "model": person.model,
-            "spent": person.spent,
-            "plan": person.plan,
-            "team": person.team,
             "iss": ISSUER,
         }
         return f"{_encode({'alg': 'none', 'typ': 'JWT'})}.{_encode(claims)}.{_encode({'simulated': self._issued})}"
 
 
 def _person(credential: str) -> Person:
-    known = _claims(credential)
-    if known.get("iss") == ISSUER:
-        return Person(known["sub"], known["life"], known["model"], known["spent"], known["plan"], known["team"])
-    life, model, spent, plan, team = (one.search(credential) for one in (_LIFE, _MODEL, _SPENT, _PLAN, _TEAM))
-    return Person(
-        f"simulated|{hashlib.sha256(credential.encode()).hexdigest()[:12]}",
-        int(life[1]) if life else LIFETIME_S,
-        model[1] if model else "",
-        int(spent[1]) if spent else 0,
-        plan[1] if plan else "pro",
-        int(team[1]) if team else 0,
-    )
+    known: dict[str, Any] = _claims(credential)
+    if known.get("iss") != ISSUER:
+        options = {name: re.search(f"{name}=({value})", credential) for name, value in _OPTIONS.items()}
+        known = {name: found[1] for name, found in options.items() if found}
+        known["sub"] = f"simulated|{hashlib.sha256(credential.encode()).hexdigest()[:12]}"
+    return msgspec.convert(known, Person, strict=False)
 
 
 def _challenge(verifier: str) -> str:

@@ -1,8 +1,5 @@
 """Simulated execs: the arguments of each built-in tool (newer kinds by field number), typed results as text, errors,
-and display records. Pure.
-
-The tables map the script's names to the wire's names.
-"""
+and display records. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,44 +12,8 @@ from caretway.cursor.wire.messages import pb
 
 from . import raw_fields
 from .model_input import Tool
-from .script import ToolUse
+from .script import EXEC_FIELDS, NEWER_EXECS, ToolUse
 
-FIELDS: Final = {
-    "shell": "shell_args",
-    "shell_stream": "shell_stream_args",
-    "read": "read_args",
-    "write": "write_args",
-    "delete": "delete_args",
-    "ls": "ls_args",
-    "grep": "grep_args",
-    "fetch": "fetch_args",
-    "diagnostics": "diagnostics_args",
-    "background_shell": "background_shell_spawn_args",
-    "list_mcp_resources": "list_mcp_resources_exec_args",
-    "read_mcp_resource": "read_mcp_resource_exec_args",
-    "write_shell_stdin": "write_shell_stdin_args",
-    "request_context": "request_context_args",
-    "mcp_state": "mcp_state_exec_args",
-}
-NEWER: Final = {
-    "unknown": 22,
-    "execute_hook": 27,
-    "subagent": 28,
-    "force_background_shell": 30,
-    "force_background_subagent": 31,
-    "subagent_await": 37,
-    "smart_mode_classifier": 38,
-    "canvas_diagnostics": 40,
-    "shell_precheck": 41,
-    "mcp_precheck": 42,
-    "web_fetch_precheck": 43,
-    "git_diff": 44,
-    "mini_swe_bash": 52,
-    "conversation_search": 53,
-    "store_conflict": 54,
-}
-"""Newer kinds by field number, because our schema lacks most of them (22 is computer use). Scripts give their arguments
-by number too."""
 _ENVELOPE_FIELDS: Final = (1, 15, 39, 45)
 """Fields of an ExecClientMessage that hold no result."""
 
@@ -69,10 +30,10 @@ class BadArguments(ValueError):
 def request(kind: str, args: dict[str, Any], call_id: str) -> pb.ExecServerMessage:
     """The exec message of a built-in tool; the caller sets its number."""
     message = pb.ExecServerMessage()
-    if kind in NEWER:
-        message.MergeFromString(raw_fields.message(NEWER[kind], *_numbered(args)))
+    if kind in NEWER_EXECS:
+        message.MergeFromString(raw_fields.message(NEWER_EXECS[kind], *_numbered(args)))
         return message
-    inner = getattr(message, FIELDS[kind])
+    inner = getattr(message, EXEC_FIELDS[kind])
     inner.SetInParent()
     try:
         json_format.ParseDict(args, inner)
@@ -138,7 +99,7 @@ class ExecOutcome:
         if not self.messages:
             return "error: the exec was closed without a result"
         kind = self.messages[-1].WhichOneof("message")
-        if kind is None or self.messages[-1].DESCRIPTOR.fields_by_name[kind].number in NEWER.values():
+        if kind is None or self.messages[-1].DESCRIPTOR.fields_by_name[kind].number in NEWER_EXECS.values():
             fields = [field for field, _ in raw_fields.read(self.messages[-1].SerializeToString())]
             newer = [field for field in fields if field not in _ENVELOPE_FIELDS]
             return f"answered in field {newer[0]}" if newer else "error: the result has no content"

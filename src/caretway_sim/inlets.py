@@ -1,9 +1,8 @@
 """Receives the bytes of a client's request, within limits: collected for a call, message by message for a run. The
 service makes the responses."""
 
-import logging
-from collections import OrderedDict
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 import msgspec
@@ -12,12 +11,13 @@ from google.protobuf.message import DecodeError, Message
 
 from caretway.cursor.wire import paths
 from caretway.cursor.wire.embedding import AppendOutOfRange, AppendReader
-from caretway.cursor.wire.envelope import ConnectError, End, EnvelopeError, EnvelopeReader, gunzip, write_unary
+from caretway.cursor.wire.envelope import ConnectError, End, EnvelopeError, EnvelopeReader, write_unary
 from caretway.cursor.wire.messages import ai, pb
 
 from . import catalogue, faults, updates
 from .exchange import Request, SimExchange, answer
 from .legacy import LegacyRun
+from .model_input import Recent
 from .run import SimRun
 from .shared import Shared
 
@@ -112,35 +112,21 @@ def name_agent(request: Request, body: bytes) -> Reply:
 # ---- inlets
 
 
-log = logging.getLogger(__name__)
-
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 MAX_BODY_BYTES: Final = 2 * MAX_MESSAGE_BYTES + 1024 * 1024
 """Size limit of a unary body: the largest message in hex, and its envelope."""
 MAX_REQUEST_ID_BYTES: Final = 4096
 
 
-class Answering(Protocol):
-    """The service, as inlets use it."""
+class BodyInlet:
+    """Collects a body and then calls `complete`. Stops what that has started when the client is gone."""
 
-    def reply(self, request: Request, body: bytes) -> Reply: ...
-
-    def stays_silent(self, request: Request) -> bool: ...
-
-    def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None: ...
-
-    def open_chat(self, request: Request, exchange: SimExchange, body: bytes) -> LegacyRun | None: ...
-
-
-class UnaryInlet:
-    """Collects a body and then sends the response."""
-
-    def __init__(self, service: Answering, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
+    def __init__(self, exchange: SimExchange, complete: Callable[[bytes], SimRun | LegacyRun | None]) -> None:
         self._exchange = exchange
+        self._complete = complete
         self._body = bytearray()
         self._refused = False
+        self._started: SimRun | LegacyRun | None = None
 
     def on_data(self, data: bytes) -> None:
         if self._refused:
@@ -152,22 +138,13 @@ class UnaryInlet:
             answer(self._exchange, 413, "text/plain", b"the body is too large\n")
 
     def on_end(self) -> None:
-        if self._refused or self._service.stays_silent(self._request):
-            return
-        try:
-            body = bytes(self._body)
-            if self._request.header("content-encoding") == "gzip" and body:
-                body = gunzip(body, MAX_BODY_BYTES)
-            reply = self._service.reply(self._request, body)
-        except (BrokenBody, EnvelopeError) as wrong:
-            reply = as_error(faults.bad_request(str(wrong)))
-        except Exception:  # the edge of a call: a bug of the simulator must not end the other streams
-            log.exception("the simulated call %s failed", self._request.path)
-            reply = as_error(faults.SCRIPTED["internal"])
-        answer(self._exchange, *reply)
+        if not self._refused:
+            self._started = self._complete(bytes(self._body))
 
     def on_gone(self) -> None:
         self._body.clear()
+        if self._started is not None:
+            self._started.stop()
 
 
 class RunInlet:
@@ -192,57 +169,7 @@ class RunInlet:
         self._run.stop()
 
 
-class SseInlet:
-    """RunSSE: one enveloped request id, then the client only listens."""
-
-    def __init__(self, service: Answering, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._run: SimRun | None = None
-
-    def on_data(self, data: bytes) -> None:
-        if len(self._body) <= MAX_REQUEST_ID_BYTES:
-            self._body += data
-
-    def on_end(self) -> None:
-        try:
-            request_id = _read_request_id(bytes(self._body))
-        except BrokenBody as wrong:
-            self._exchange.start(200, [("content-type", paths.STREAM_TYPE)])
-            end_stream(self._exchange, faults.bad_request(str(wrong)))
-            return
-        self._run = self._service.open_channel(self._request, self._exchange, request_id)
-
-    def on_gone(self) -> None:
-        if self._run is not None:
-            self._run.stop()
-
-
-class ChatInlet:
-    """StreamChat: one enveloped request, then the client only listens."""
-
-    def __init__(self, service: Answering, request: Request, exchange: SimExchange) -> None:
-        self._service = service
-        self._request = request
-        self._exchange = exchange
-        self._body = bytearray()
-        self._chat: LegacyRun | None = None
-
-    def on_data(self, data: bytes) -> None:
-        if len(self._body) <= MAX_BODY_BYTES:
-            self._body += data
-
-    def on_end(self) -> None:
-        self._chat = self._service.open_chat(self._request, self._exchange, bytes(self._body))
-
-    def on_gone(self) -> None:
-        if self._chat is not None:
-            self._chat.stop()
-
-
-def _read_request_id(body: bytes) -> str:
+def read_request_id(body: bytes) -> str:
     try:
         frames = EnvelopeReader(MAX_REQUEST_ID_BYTES).feed(body)
         request_id = ai.BidiRequestId.FromString(frames[0]).request_id if frames else ""
@@ -285,9 +212,9 @@ class ChannelBusy(ValueError):
 class Channels:
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._waiting: OrderedDict[str, _Channel] = OrderedDict()
+        self._waiting: Recent[str, _Channel] = Recent(MAX_WAITING_CHANNELS)
         self._open: dict[str, _Channel] = {}
-        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._ended: Recent[str, None] = Recent(MAX_REMEMBERED)
 
     def append(self, request_id: str, seqno: int, message: bytes) -> None:
         """Raises AppendOutOfRange if the message can be neither used nor kept."""
@@ -325,12 +252,8 @@ class Channels:
 
     def _wait(self, request_id: str) -> _Channel:
         channel = self._waiting[request_id] = _Channel()
-        while len(self._waiting) > MAX_WAITING_CHANNELS:
-            self._waiting.popitem(last=False)
         return channel
 
     def _close(self, request_id: str) -> None:
         self._open.pop(request_id, None)
         self._ended[request_id] = None
-        while len(self._ended) > MAX_REMEMBERED:
-            self._ended.popitem(last=False)

@@ -20,13 +20,13 @@ from caretway.processes.tasks import spawn
 from . import catalogue, faults, text_model, updates
 from .exchange import SimExchange
 from .model_input import Role, estimate
+from .play_steps import DROP_PAUSE_S, Dropped
 from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, ScriptStream, Wait
 from .shared import Shared
+from .start import RunRefused
 
 log = logging.getLogger(__name__)
 
-DROP_PAUSE_S: Final = 0.05
-"""Pause before a scripted cut: a reset can overtake bytes that the client has not read yet."""
 _PIECES_PER_TURN: Final = 64
 _ROLES: Final[dict[int, Role]] = {
     ai.StreamChatRequest.ROLE_USER: "user",
@@ -60,16 +60,6 @@ def read_chat(body: bytes) -> LegacyPrompt:
     return LegacyPrompt(request.conversation_id, request.model.name, tuple(blocks))
 
 
-class _Refused(Exception):
-    def __init__(self, error: ConnectError) -> None:
-        super().__init__(error.code)
-        self.error = error
-
-
-class _Cut(Exception):
-    """The script cuts the connection here."""
-
-
 class LegacyRun:
     def __init__(self, shared: Shared, exchange: SimExchange, asked: LegacyPrompt) -> None:
         self._shared = shared
@@ -87,9 +77,9 @@ class LegacyRun:
         self._shared.stats.chats_opened += 1
         try:
             await self._play()
-        except _Refused as refused:
+        except RunRefused as refused:
             error = refused.error
-        except _Cut:
+        except Dropped:
             self._exchange.cut()
             return
         except Exception:  # the edge of the chat: a bug of the simulator must not leave the client waiting
@@ -109,11 +99,11 @@ class LegacyRun:
                 case ScriptStream():
                     await self._say((step.delta(index) for index in range(step.count)), step.delay_ms / 1000)
                 case Fail(code):
-                    raise _Refused(faults.SCRIPTED[code])
+                    raise RunRefused(faults.SCRIPTED[code])
                 case Drop(times):
                     if self._shared.drops.due(self._key(), 0, place, times):
                         await asyncio.sleep(DROP_PAUSE_S)
-                        raise _Cut
+                        raise Dropped
                 case Hang() | Mute():
                     await asyncio.Event().wait()
                 case Wait(delay_ms):

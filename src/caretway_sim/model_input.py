@@ -8,7 +8,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -84,6 +84,24 @@ def find(tools: Sequence[Tool], name: str) -> Tool | None:
     return next((tool for tool in tools if name in (tool.tool_name, tool.name, tool.prefixed)), None)
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[K, V]):
+    """A mapping that forgets the entries that were set longest ago."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._most:
+            self.popitem(last=False)
+
+
 # ---- tokens
 
 # Simulated token estimates (four bytes each) and the prefix cache: which pieces of a prompt are cached, including a
@@ -123,8 +141,7 @@ def preamble(model: str) -> Piece:
 
 class PrefixCache:
     def __init__(self, max_prefixes: int = MAX_PREFIXES) -> None:
-        self._seen: OrderedDict[bytes, None] = OrderedDict()
-        self._max = max_prefixes
+        self._seen: Recent[bytes, None] = Recent(max_prefixes)
 
     def charge(self, prompt: Sequence[Piece]) -> Charge:
         """Cached and uncached tokens of this prompt; afterwards all its prefixes are cached."""
@@ -141,7 +158,4 @@ class PrefixCache:
             else:
                 uncached += piece.tokens
             self._seen[key] = None
-            self._seen.move_to_end(key)
-        while len(self._seen) > self._max:
-            self._seen.popitem(last=False)
         return Charge(cached, uncached)

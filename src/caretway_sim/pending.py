@@ -6,7 +6,7 @@ Requests return a future; `deliver_*` take the client's messages. No sockets, no
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from caretway.cursor.wire.messages import pb
 
@@ -32,19 +32,15 @@ class Pending:
         self._queries: dict[int, asyncio.Future[pb.InteractionResponse]] = {}
 
     def get_blob(self, name: bytes) -> asyncio.Future[pb.KvClientMessage]:
-        waiting = self._expect_kv()
-        self._write(updates.get_blob(self._last_kv, name))
-        return waiting
+        return self._ask_kv(get_blob_args=pb.GetBlobArgs(blob_id=name))
 
     def set_blob(self, name: bytes, data: bytes) -> asyncio.Future[pb.KvClientMessage]:
-        waiting = self._expect_kv()
-        self._write(updates.set_blob(self._last_kv, name, data))
-        return waiting
+        return self._ask_kv(set_blob_args=pb.SetBlobArgs(blob_id=name, blob_data=data))
 
-    def _expect_kv(self) -> asyncio.Future[pb.KvClientMessage]:
+    def _ask_kv(self, **kind: Any) -> asyncio.Future[pb.KvClientMessage]:
         self._last_kv += 1
-        waiting = asyncio.get_running_loop().create_future()
-        self._kv[self._last_kv] = waiting
+        waiting = self._kv[self._last_kv] = asyncio.get_running_loop().create_future()
+        self._write(updates.server(kv_server_message=pb.KvServerMessage(id=self._last_kv, **kind)))
         return waiting
 
     def execute(self, message: pb.ExecServerMessage, exec_id: str) -> asyncio.Future[execs.ExecOutcome]:
@@ -53,13 +49,13 @@ class Pending:
         message.id = self._last_exec
         message.exec_id = exec_id
         opened = self._execs[message.id] = _OpenExec()
-        self._write(updates.execute(message))
+        self._write(updates.server(exec_server_message=message))
         return opened.outcome
 
     def ask(self, query: pb.InteractionQuery) -> asyncio.Future[pb.InteractionResponse]:
         self._stats.queries_asked += 1
         waiting = self._queries[query.id] = asyncio.get_running_loop().create_future()
-        self._write(updates.query(query))
+        self._write(updates.server(interaction_query=query))
         return waiting
 
     # ------------------------------------------------------------------ answers

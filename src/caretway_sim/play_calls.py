@@ -134,7 +134,8 @@ class CallPlayer:
             if not self.manners.lists_calls and not self.manners.asks_in_turn:
                 made.append(self._ask(*written[-1]))
         if self.manners.lists_calls and len(written) > 1:
-            self.exchange.write(updates.calls_listed(len(written)))
+            listed = pb.ToolRequestsListedUpdate(call_count=len(written))
+            self.exchange.write(updates.update(tool_requests_listed=listed))
         for one in written[len(made) :]:
             made.append(self._ask(*one))
             if self.manners.asks_in_turn:
@@ -156,11 +157,24 @@ class CallPlayer:
         empty = pb.McpArgs()
         empty.CopyFrom(args)
         empty.args.clear()
-        self.exchange.write(updates.call_started(ids.envelope, execs.shown_mcp(args, ids.inner), model_call))
+        self._show(execs.shown_mcp(args, ids.inner), ids, model_call)
         for written in argument_texts(text, _ARGS_PIECES, self.manners):
-            partial = execs.shown_mcp(empty, ids.inner)
-            self.exchange.write(updates.partial_call(ids.envelope, partial, written, model_call))
+            self._show_arguments(execs.shown_mcp(empty, ids.inner), ids, written, model_call)
         return ids, InputCall(ids.inner, tool.shown, text), args
+
+    def _show(self, shown: pb.ToolCall, ids: CallIds, model_call: str) -> None:
+        started = pb.ToolCallStartedUpdate(call_id=ids.envelope, tool_call=shown, model_call_id=model_call)
+        self.exchange.write(updates.update(tool_call_started=started))
+
+    def _show_arguments(self, shown: pb.ToolCall, ids: CallIds, text: str, model_call: str) -> None:
+        partial = pb.PartialToolCallUpdate(
+            call_id=ids.envelope, tool_call=shown, args_text_delta=text, model_call_id=model_call
+        )
+        self.exchange.write(updates.update(partial_tool_call=partial))
+
+    def _show_completed(self, shown: pb.ToolCall, ids: CallIds, model_call: str) -> None:
+        completed = pb.ToolCallCompletedUpdate(call_id=ids.envelope, tool_call=shown, model_call_id=model_call)
+        self.exchange.write(updates.update(tool_call_completed=completed))
 
     def _ask(self, ids: CallIds, call: InputCall, args: pb.McpArgs) -> _Made:
         request = pb.ExecServerMessage(mcp_args=args)
@@ -187,8 +201,8 @@ class CallPlayer:
         self.meter.said(estimate(kind) + estimate(text))
         shown = execs.shown_exec(request, ids.inner)
         if shown is not None:
-            self.exchange.write(updates.call_started(ids.envelope, shown, model_call))
-            self.exchange.write(updates.partial_call(ids.envelope, shown, text, model_call))
+            self._show(shown, ids, model_call)
+            self._show_arguments(shown, ids, text, model_call)
         outcome = self.pending.execute(request, self.ids.new("exec"))
         await self._settle([_Made(ids, InputCall(ids.inner, kind, text), request, None, outcome)], model_call)
 
@@ -210,7 +224,7 @@ class CallPlayer:
             outcome = await call.outcome
             shown = call.shown(outcome)
             if shown is not None:
-                self.exchange.write(updates.call_completed(call.ids.envelope, shown, model_call))
+                self._show_completed(shown, call.ids, model_call)
             return outcome, shown
 
         if self.abandons:
@@ -256,10 +270,10 @@ class CallPlayer:
         self.next_query += 1
         model_call = self.ids.new("model")
         if (shown := queries.shown(query, ids.inner)) is not None:
-            self.exchange.write(updates.call_started(ids.envelope, shown, model_call))
+            self._show(shown, ids, model_call)
         text = queries.text(await self.pending.ask(query))
         if (shown := queries.shown(query, ids.inner, text)) is not None:
-            self.exchange.write(updates.call_completed(ids.envelope, shown, model_call))
+            self._show_completed(shown, ids, model_call)
         call = InputCall(ids.inner, kind, msgspec.json.encode(args).decode())
         result = InputResult(ids.inner, kind, text, not queries.agreed(text))
         await self._record([call], [result], [shown] if shown is not None else [])

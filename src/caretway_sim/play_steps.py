@@ -121,7 +121,7 @@ class Performance:
             await self._do(step, place)
         self._voice.close_thought()
         await self._minutes.record()
-        self._exchange.write(updates.turn_ended(self._meter.ended()))
+        self._exchange.write(updates.update(turn_ended=self._meter.ended()))
 
     async def _do(self, step: Step, place: int) -> None:
         match step:

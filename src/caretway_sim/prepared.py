@@ -6,13 +6,13 @@ by their run or their conversation, continue the same script.
 """
 
 import json
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-from .model_input import InputMessage, InputResult
+from .model_input import InputMessage, InputResult, Recent
 from .script import (
     FAILURES,
     Drop,
@@ -32,8 +32,6 @@ from .script import (
     ToolUse,
     Wait,
 )
-
-Key = TypeVar("Key")
 
 MAX_TURNS: Final = 1_000
 """Older turns are forgotten."""
@@ -70,8 +68,8 @@ class Prepared:
         self._lock = Lock()
         self._waiting: deque[tuple[Step, ...]] = deque()
         self._prepared = 0
-        self._by_run: OrderedDict[str, tuple[Step, ...]] = OrderedDict()
-        self._by_words: OrderedDict[tuple[str, ...], tuple[Step, ...]] = OrderedDict()
+        self._by_run: Recent[str, tuple[Step, ...]] = Recent(MAX_TURNS)
+        self._by_words: Recent[tuple[str, ...], tuple[Step, ...]] = Recent(MAX_TURNS)
         self._requests: deque[ModelRequest] = deque(maxlen=MAX_TURNS)
         self.unscripted = 0
         self.watched = False
@@ -106,20 +104,13 @@ class Prepared:
             if known is not None:
                 return known
             steps = self._waiting.popleft() if self._waiting else self._missing()
-            _keep(self._by_run, run, steps)
-            _keep(self._by_words, words, steps)
+            self._by_run[run] = steps
+            self._by_words[words] = steps
             return steps
 
     def _missing(self) -> tuple[Step, ...]:
         self.unscripted += 1
         return (Say(f"[no script is left: {self._prepared} prepared, turn {self._prepared + self.unscripted}]"),)
-
-
-def _keep(kept: OrderedDict[Key, tuple[Step, ...]], key: Key, steps: tuple[Step, ...]) -> None:
-    kept[key] = steps
-    kept.move_to_end(key)
-    while len(kept) > MAX_TURNS:
-        kept.popitem(last=False)
 
 
 # ---- scripts

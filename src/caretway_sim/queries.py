@@ -9,36 +9,20 @@ from caretway.cursor.wire.messages import pb
 
 from . import raw_fields
 from .execs import BadArguments
+from .script import NEWER_QUERIES, QUERY_FIELDS
 
-_FIELDS: Final = {
-    "web_search": ("web_search_request_query", {"search_term": "simulated search"}),
-    "ask_question": ("ask_question_interaction_query", {"title": "A simulated question"}),
-    "switch_mode": ("switch_mode_request_query", {"target_mode_id": "agent"}),
-    "create_plan": ("create_plan_request_query", {"name": "Simulated plan", "plan": "1. Answer."}),
-    "web_fetch": ("web_fetch_request_query", {"url": "https://example.invalid/"}),
-}
-
-
-_NEWER: Final = {
-    "setup_vm": (8, {1: "success"}),
-    "pull_request": (10, {3: "rejected"}),
-    "mcp_auth": (11, {2: "rejected"}),
-    "generate_image": (12, {2: "rejected"}),
-    "kind_13": (13, {2: "failure"}),
-    "connect_scm": (14, {2: "rejected"}),
-}
-"""Read without our schema, so that a mistake in the schema shows: each kind's field, and the meaning of the reply's
-fields."""
-_ANSWERS: Final = dict(_NEWER.values())
+_ANSWERS: Final = dict(NEWER_QUERIES.values())
 _ID: Final = 1
 
 
 def request(kind: str, args: dict[str, Any], number: int, call_id: str) -> pb.InteractionQuery:
-    if kind in _NEWER:
+    if kind in NEWER_QUERIES:
         if args:
             raise BadArguments(f"the query {kind} takes no arguments")
-        return pb.InteractionQuery.FromString(raw_fields.number(_ID, number) + raw_fields.message(_NEWER[kind][0]))
-    field, defaults = _FIELDS[kind]
+        return pb.InteractionQuery.FromString(
+            raw_fields.number(_ID, number) + raw_fields.message(NEWER_QUERIES[kind][0])
+        )
+    field, defaults = QUERY_FIELDS[kind]
     message = pb.InteractionQuery(id=number)
     inner = getattr(message, field)
     try:

@@ -105,7 +105,7 @@ class SimRun:
         except Left:
             pass
         except EmptyTurn:
-            self._exchange.write(updates.turn_ended(pb.TurnEndedUpdate()))
+            self._exchange.write(updates.update(turn_ended=pb.TurnEndedUpdate()))
         except _Unheard:
             self._exchange.finish()
             return
@@ -134,7 +134,7 @@ class SimRun:
             await self._serve(request)
         except RunRefused as refused:
             if self._shared.manners.poisons and refused.error == faults.SCRIPTED["bare"]:
-                self._shared.poisoned.add(request.conversation_id)
+                self._shared.poisoned[request.conversation_id] = None
             raise
 
     async def _serve(self, request: pb.AgentRunRequest) -> None:

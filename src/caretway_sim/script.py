@@ -11,42 +11,63 @@ from typing import Any, Final, Literal
 
 # ---- script words
 
-# Tables of the names that `sim: exec`, `sim: query` and `sim: fail` accept.
+# The names that `sim: exec`, `sim: query` and `sim: fail` accept, and their fields on the wire.
 
-EXEC_KINDS: Final = frozenset(
-    [
-        "shell",
-        "shell_stream",
-        "read",
-        "write",
-        "delete",
-        "ls",
-        "grep",
-        "fetch",
-        "diagnostics",
-        "background_shell",
-        "list_mcp_resources",
-        "read_mcp_resource",
-        "write_shell_stdin",
-        "request_context",
-        "unknown",
-        "mcp_state",
-        "execute_hook",
-        "subagent",
-        "force_background_shell",
-        "force_background_subagent",
-        "subagent_await",
-        "smart_mode_classifier",
-        "canvas_diagnostics",
-        "shell_precheck",
-        "mcp_precheck",
-        "web_fetch_precheck",
-        "git_diff",
-        "mini_swe_bash",
-        "conversation_search",
-        "store_conflict",
-    ]
-)
+EXEC_FIELDS: Final = {
+    "shell": "shell_args",
+    "shell_stream": "shell_stream_args",
+    "read": "read_args",
+    "write": "write_args",
+    "delete": "delete_args",
+    "ls": "ls_args",
+    "grep": "grep_args",
+    "fetch": "fetch_args",
+    "diagnostics": "diagnostics_args",
+    "background_shell": "background_shell_spawn_args",
+    "list_mcp_resources": "list_mcp_resources_exec_args",
+    "read_mcp_resource": "read_mcp_resource_exec_args",
+    "write_shell_stdin": "write_shell_stdin_args",
+    "request_context": "request_context_args",
+    "mcp_state": "mcp_state_exec_args",
+}
+NEWER_EXECS: Final = {
+    "unknown": 22,
+    "execute_hook": 27,
+    "subagent": 28,
+    "force_background_shell": 30,
+    "force_background_subagent": 31,
+    "subagent_await": 37,
+    "smart_mode_classifier": 38,
+    "canvas_diagnostics": 40,
+    "shell_precheck": 41,
+    "mcp_precheck": 42,
+    "web_fetch_precheck": 43,
+    "git_diff": 44,
+    "mini_swe_bash": 52,
+    "conversation_search": 53,
+    "store_conflict": 54,
+}
+"""Newer kinds by field number, because our schema lacks most of them (22 is computer use). Scripts give their arguments
+by number too."""
+EXEC_KINDS: Final = EXEC_FIELDS.keys() | NEWER_EXECS.keys()
+QUERY_FIELDS: Final = {
+    "web_search": ("web_search_request_query", {"search_term": "simulated search"}),
+    "ask_question": ("ask_question_interaction_query", {"title": "A simulated question"}),
+    "switch_mode": ("switch_mode_request_query", {"target_mode_id": "agent"}),
+    "create_plan": ("create_plan_request_query", {"name": "Simulated plan", "plan": "1. Answer."}),
+    "web_fetch": ("web_fetch_request_query", {"url": "https://example.invalid/"}),
+}
+NEWER_QUERIES: Final = {
+    "setup_vm": (8, {1: "success"}),
+    "pull_request": (10, {3: "rejected"}),
+    "mcp_auth": (11, {2: "rejected"}),
+    "generate_image": (12, {2: "rejected"}),
+    "kind_13": (13, {2: "failure"}),
+    "connect_scm": (14, {2: "rejected"}),
+}
+"""Read without our schema, so that a mistake in the schema shows: each kind's field, and the meaning of the reply's
+fields."""
+QUERY_KINDS: Final = QUERY_FIELDS.keys() | NEWER_QUERIES.keys()
 FAILURES: Final = (
     "unauthenticated",
     "usage_limit",
@@ -74,21 +95,6 @@ FAILURES: Final = (
     "eof",
 )
 """Names that `sim: fail` accepts. Each wire has its own table of their forms."""
-QUERY_KINDS: Final = frozenset(
-    [
-        "web_search",
-        "ask_question",
-        "create_plan",
-        "web_fetch",
-        "switch_mode",
-        "setup_vm",
-        "pull_request",
-        "mcp_auth",
-        "generate_image",
-        "kind_13",
-        "connect_scm",
-    ]
-)
 
 
 # ---- script
@@ -338,7 +344,7 @@ def _one_use(rest: str) -> ToolUse:
     return use
 
 
-def _kind(rest: str, known: frozenset[str], what: str) -> tuple[str, dict[str, Any]]:
+def _kind(rest: str, known: set[str], what: str) -> tuple[str, dict[str, Any]]:
     use, rest = _use(rest)
     if use.name not in known:
         raise ScriptError(f"unknown {what} {use.name!r}; there are {', '.join(sorted(known))}")

@@ -4,6 +4,7 @@ unknown client versions, `Run` over HTTP/1.1 (464), wrong content types and larg
 It decides for each request; sockets and the inside of a run are in other modules.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from caretway.cursor.wire import paths
 from caretway.cursor.wire.embedding import AppendOutOfRange, AppendSyntax, read_append
-from caretway.cursor.wire.envelope import ConnectError
+from caretway.cursor.wire.envelope import ConnectError, EnvelopeError, gunzip
 from caretway.cursor.wire.messages import ai, pb
 
 from . import accounts, catalogue, faults
@@ -19,13 +20,13 @@ from .accounts import Accounts
 from .catalogue import is_shipped
 from .exchange import Deaf, Inlet, Request, SimExchange, answer
 from .inlets import (
+    MAX_BODY_BYTES,
+    BodyInlet,
+    BrokenBody,
     ChannelBusy,
     Channels,
-    ChatInlet,
     Reply,
     RunInlet,
-    SseInlet,
-    UnaryInlet,
     as_error,
     as_grant,
     as_json,
@@ -37,6 +38,7 @@ from .inlets import (
     name_agent,
     read_object,
     read_query,
+    read_request_id,
     read_text,
     unknown,
 )
@@ -57,6 +59,8 @@ TEAM_HOST: Final = "/agentn"
 """Prefix of the team host: paths below it belong, as far as clients see, to another host."""
 
 _ANALYTICS: Final = "/aiserver.v1.AnalyticsService/"
+
+log = logging.getLogger(__name__)
 
 Page = Callable[[Request, bytes], Reply]
 
@@ -119,10 +123,10 @@ class Service:
         if request.path == paths.RUN:
             return self._accept_run(request, exchange)
         if request.path == paths.RUN_SSE:
-            return SseInlet(self, request, exchange)
+            return BodyInlet(exchange, partial(self._open_channel, request, exchange))
         if request.path == paths.STREAM_CHAT:
-            return ChatInlet(self, request, exchange)
-        return UnaryInlet(self, request, exchange)
+            return BodyInlet(exchange, partial(self._open_chat, request, exchange))
+        return BodyInlet(exchange, partial(self._answer, request, exchange))
 
     # ------------------------------------------------------------------ streams
 
@@ -131,7 +135,7 @@ class Service:
             if self._manners.run_is_464 or self._manners.run_on_http1_is_464:
                 answer(exchange, 464, "text/plain", b"")
                 return Deaf()
-            return UnaryInlet(self, request, exchange)
+            return BodyInlet(exchange, partial(self._answer, request, exchange))
         if request.content_type != paths.STREAM_TYPE:
             answer(exchange, 415, "text/plain", b"expected application/connect+proto\n")
             return Deaf()
@@ -166,7 +170,13 @@ class Service:
     def _refuses_version(self, request: Request) -> bool:
         return self._manners.known_versions_only and not is_shipped(request.header("x-cursor-client-version"))
 
-    def open_channel(self, request: Request, exchange: SimExchange, request_id: str) -> SimRun | None:
+    def _open_channel(self, request: Request, exchange: SimExchange, body: bytes) -> SimRun | None:
+        try:
+            request_id = read_request_id(body)
+        except BrokenBody as wrong:
+            exchange.start(200, [("content-type", paths.STREAM_TYPE)])
+            end_stream(exchange, faults.bad_request(str(wrong)))
+            return None
         if not self._admits(request, exchange):
             return None
         try:
@@ -178,7 +188,7 @@ class Service:
         self._follow(run)
         return run
 
-    def open_chat(self, request: Request, exchange: SimExchange, body: bytes) -> LegacyRun | None:
+    def _open_chat(self, request: Request, exchange: SimExchange, body: bytes) -> LegacyRun | None:
         if not self._admits(request, exchange):
             return None
         try:
@@ -196,7 +206,22 @@ class Service:
 
     # ------------------------------------------------------------------ calls
 
-    def reply(self, request: Request, body: bytes) -> Reply:
+    def _answer(self, request: Request, exchange: SimExchange, body: bytes) -> None:
+        if request.path == paths.PERIOD_USAGE and self._manners.period_usage == "silent":
+            self._shared.stats.usage_asked += 1
+            return
+        try:
+            if request.header("content-encoding") == "gzip" and body:
+                body = gunzip(body, MAX_BODY_BYTES)
+            reply = self._reply(request, body)
+        except (BrokenBody, EnvelopeError) as wrong:
+            reply = as_error(faults.bad_request(str(wrong)))
+        except Exception:  # the edge of a call: a bug of the simulator must not end the other streams
+            log.exception("the simulated call %s failed", request.path)
+            reply = as_error(faults.SCRIPTED["internal"])
+        answer(exchange, *reply)
+
+    def _reply(self, request: Request, body: bytes) -> Reply:
         page = self._pages.get((request.method, request.path))
         if page is not None:
             return page(request, body)
@@ -281,12 +306,6 @@ class Service:
         if own := self._accounts.model_of(request.bearer):
             listed.models.append(catalogue.details(catalogue.Model(own, own, "Simulated: this account's own")))
         return as_message(request, listed)
-
-    def stays_silent(self, request: Request) -> bool:
-        """True for a call that is never answered."""
-        silent = request.path == paths.PERIOD_USAGE and self._manners.period_usage == "silent"
-        self._shared.stats.usage_asked += silent
-        return silent
 
     def _reset(self, *_: object) -> Reply:
         self._shared.steps.reset()

@@ -5,13 +5,13 @@ Only this module has a clock, so that everything else is deterministic.
 """
 
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, Literal
 
 from .manners import LIVE, Manners
-from .model_input import PrefixCache
+from .model_input import PrefixCache, Recent
 from .prepared import Prepared
 
 # ---- stats
@@ -105,9 +105,6 @@ class Steps:
         self._runs.clear()
 
 
-# ---- shared
-
-
 # ---- billing
 
 # The cost of runs, as the simulated dashboard reports it: one row for each ended run. Prices are made up.
@@ -163,7 +160,7 @@ class Drops:
     """Counts how often each `sim: drop` of each run has cut the connection. Old runs are forgotten."""
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[tuple[str, int, int], int] = OrderedDict()
+        self._counts: Recent[tuple[str, int, int], int] = Recent(MAX_DROP_KEYS)
 
     def due(self, run: str, message: int, place: int, times: int) -> bool:
         """True if the drop at this place of the script in this message is due; counts it."""
@@ -171,24 +168,7 @@ class Drops:
         if count >= times:
             return False
         self._counts[run, message, place] = count + 1
-        while len(self._counts) > MAX_DROP_KEYS:
-            self._counts.popitem(last=False)
         return True
-
-
-class Poisoned:
-    """Conversations that stay refused after a refusal without a reason. Old ones are forgotten."""
-
-    def __init__(self) -> None:
-        self._ids: OrderedDict[str, None] = OrderedDict()
-
-    def add(self, conversation: str) -> None:
-        self._ids[conversation] = None
-        while len(self._ids) > MAX_DROP_KEYS:
-            self._ids.popitem(last=False)
-
-    def __contains__(self, conversation: str) -> bool:
-        return conversation in self._ids
 
 
 @dataclass(slots=True)
@@ -203,7 +183,8 @@ class Shared:
     steps: Steps = field(default_factory=Steps)
     cache: PrefixCache = field(default_factory=PrefixCache)
     drops: Drops = field(default_factory=Drops)
-    poisoned: Poisoned = field(default_factory=Poisoned)
+    poisoned: Recent[str, None] = field(default_factory=lambda: Recent(MAX_DROP_KEYS))
+    """Conversations that stay refused after a refusal without a reason."""
     billed: BilledRuns = field(default_factory=BilledRuns)
     asked: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_ASKED))
     """For the last runs: the shape of the model fields, and the model that ran; empty if none ran."""

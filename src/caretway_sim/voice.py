@@ -142,7 +142,9 @@ class Voice:
         for number, word in enumerate(updates.words(text)):
             count = estimate(word)
             self._meter.said(count, reasoning=True)
-            self._exchange.write(updates.thinking(word) + updates.tokens(count))
+            self._exchange.write(
+                updates.update(thinking_delta=pb.ThinkingDeltaUpdate(text=word)) + updates.tokens(count)
+            )
             await self._breathe(number)
         self._thought.append(text)
 
@@ -158,7 +160,8 @@ class Voice:
     def close_thought(self) -> None:
         if self._thinking:
             self._thinking = False
-            self._exchange.write(updates.thinking_completed(1))
+            done = pb.ThinkingCompletedUpdate(thinking_duration_ms=1)
+            self._exchange.write(updates.update(thinking_completed=done))
 
     async def stream(self, step: ScriptStream) -> None:
         """The hot path: one write per delta and little else."""
@@ -256,7 +259,7 @@ class Minutes:
         state = ledger.checkpoint(self._meter.context, window)
         if self._manners.bloats_checkpoints:
             state.read_paths.extend(["/w"] * BLOAT)
-        self._exchange.write(updates.checkpoint(state))
+        self._exchange.write(updates.server(conversation_checkpoint_update=state))
         await self._voice.room()
 
     async def ponder(self, delay_ms: float) -> None:

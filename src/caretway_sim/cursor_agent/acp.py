@@ -368,7 +368,7 @@ class AcpServer:
                 os.write(1, faults.text("notice").encode() + b"\n")
         thinks = session.choices.model == "sim-think"
         said: list[str] = []
-        doing = _Doing(self, session, faults, prompt, said)
+        doing = Doing(self, session, faults, prompt, said)
         try:
             if faults.has("choices"):
                 doing.say(session.choices.choice_text)
@@ -389,7 +389,7 @@ class AcpServer:
 
 
 @dataclass(slots=True)
-class _Doing:
+class Doing:
     server: AcpServer
     session: Session
     faults: Faults
@@ -399,29 +399,6 @@ class _Doing:
     calls: int = 0
     earlier: list[tuple[str, str]] = field(default_factory=list)
     """Completed steps of this prompt, in their stored form."""
-
-    @property
-    def servers(self) -> Sequence[ReachedServer]:
-        return self.session.servers
-
-    @property
-    def cwd(self) -> str:
-        return self.session.cwd
-
-    @property
-    def force(self) -> bool:
-        return self.server.force
-
-    @property
-    def rejects(self) -> bool:
-        return self.server.mcp == "rejected"
-
-    @property
-    def cancelled(self) -> bool:
-        return self.session.cancelled.is_set()
-
-    def tell(self, kind: str, /, **more: Any) -> None:
-        self.server.update(self.session, kind, **more)
 
     def say(self, text: str) -> None:
         self._pause(self.faults.number("slow", 0.0))
@@ -455,7 +432,7 @@ class _Doing:
                 self._pause(delay_ms)
             case Exec(kind, args):
                 if not self._exec(kind, args):
-                    return instead(step, self.cwd, self.servers)
+                    return instead(step, self.session.cwd, self.session.servers)
             case Query(kind, _):
                 self._query(kind)
             case Result():
@@ -485,7 +462,7 @@ class _Doing:
         self._pause(self.faults.number("slow-tool", 0.0))
         if own.gated and self.session.choices.mode != "agent":
             self.results, status = [f"rejected: not allowed in {self.session.choices.mode} mode"], "failed"
-        elif denied(self.cwd, own.kind):
+        elif denied(self.session.cwd, own.kind):
             self.results, status = ["rejected: a rule of the project denies it"], "failed"
         elif own.gated and not self.server.force and not self._allowed(about):
             self.results, status = ["rejected by the client"], "failed"

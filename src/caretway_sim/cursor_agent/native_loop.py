@@ -12,11 +12,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import text_model
 from ..model_input import InputCall, InputMessage, InputResult, InputText, Role, Tool
-from ..script import Exec, ScriptCall, Step, ToolUse
+from ..script import Exec, ScriptCall, ToolUse
+
+if TYPE_CHECKING:
+    from .acp import Doing
 
 # ---- mcp client
 
@@ -120,37 +124,8 @@ class Abandoned(Exception):
     """The prompt was cancelled during a tool call."""
 
 
-class Prompted(Protocol):
-    """What the loop needs of a prompt in progress."""
-
-    said: list[str]
-    calls: int
-    earlier: list[tuple[str, str]]
-
-    @property
-    def servers(self) -> Sequence[ReachedServer]: ...
-
-    @property
-    def cwd(self) -> str: ...
-
-    @property
-    def force(self) -> bool: ...
-
-    @property
-    def rejects(self) -> bool: ...
-
-    @property
-    def cancelled(self) -> bool: ...
-
-    def step(self, step: Step) -> ToolUse | None:
-        """Returns the call that the model makes in place of its own rejected tool, if the script has one."""
-        ...
-
-    def tell(self, kind: str, /, **more: Any) -> None: ...
-
-
-def follow(doing: Prompted, blocks: Sequence[tuple[Role, str]], *, thinks: bool) -> None:
-    tools = [tool for server in doing.servers for tool in server.tools]
+def follow(doing: "Doing", blocks: Sequence[tuple[Role, str]], *, thinks: bool) -> None:
+    tools = [tool for server in doing.session.servers for tool in server.tools]
     history = list(text_model.read(blocks).history)
     while True:
         uses: Sequence[ToolUse] = ()
@@ -174,25 +149,27 @@ def follow(doing: Prompted, blocks: Sequence[tuple[Role, str]], *, thinks: bool)
         doing.said.clear()
 
 
-def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> list[InputResult]:
+def _call_all(doing: "Doing", uses: Sequence[ToolUse], ids: Sequence[str]) -> list[InputResult]:
     """Make all calls at once, as the real program does: announced and numbered in the model's order, each on its own
     connection, so that they arrive in any order."""
     doing.calls += len(uses)
+    tell = partial(doing.server.update, doing.session)
     found: dict[str, InputResult] = {}
 
     def one(call_id: str, use: ToolUse, server: ReachedServer, number: int) -> None:
-        if not doing.rejects and (doing.force or allowed(doing.cwd, server.name, use.name)):
+        rejects, force = doing.server.mcp == "rejected", doing.server.force
+        if not rejects and (force or allowed(doing.session.cwd, server.name, use.name)):
             text, failed = call(server, use.name, use.args, number)
         else:
             text, failed = "MCP tool call rejected: it is not in the allow list", True
-        doing.tell("tool_call_update", toolCallId=_odd(call_id), status="failed" if failed else "completed")
+        tell("tool_call_update", toolCallId=_odd(call_id), status="failed" if failed else "completed")
         found[call_id] = InputResult(call_id, use.name, text, failed)
 
     threads = []
     for call_id, use in zip(ids, uses, strict=True):
-        server = next(s for s in doing.servers if any(tool.shown == use.name for tool in s.tools))
+        server = next(s for s in doing.session.servers if any(tool.shown == use.name for tool in s.tools))
         about = {"title": f"{server.name}-{use.name}: {use.name}", "kind": "other", "rawInput": dict(use.args)}
-        doing.tell("tool_call", toolCallId=_odd(call_id), status="pending", **about)
+        tell("tool_call", toolCallId=_odd(call_id), status="pending", **about)
         numbered = (call_id, use, server, next(server.numbers))
         threads.append(threading.Thread(target=one, args=numbered, daemon=True))
     for thread in threads:
@@ -200,7 +177,7 @@ def _call_all(doing: Prompted, uses: Sequence[ToolUse], ids: Sequence[str]) -> l
     for thread in threads:
         while thread.is_alive():
             thread.join(0.02)
-            if doing.cancelled:
+            if doing.session.cancelled.is_set():
                 raise Abandoned
     return [found[call_id] for call_id in ids]
 

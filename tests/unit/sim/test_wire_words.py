@@ -14,7 +14,7 @@ from caretway_sim import execs, faults, queries, raw_fields, updates
 from caretway_sim.accounts import LIFETIME_S, Accounts, accepted
 from caretway_sim.manners import CLASSIC
 from caretway_sim.model_input import Tool, find
-from caretway_sim.script import EXEC_KINDS, QUERY_KINDS, ScriptStream, ToolUse
+from caretway_sim.script import EXEC_FIELDS, EXEC_KINDS, NEWER_EXECS, QUERY_KINDS, ScriptStream, ToolUse
 from caretway_sim.shared import Drops, Shared
 from caretway_sim.start import merged, read_tools
 
@@ -38,11 +38,11 @@ def test_the_stream_template_is_real_protobuf(size: int) -> None:
 # ---------------------------------------------------------------------------------------------- execs
 
 
-@pytest.mark.parametrize("kind", sorted(EXEC_KINDS - execs.NEWER.keys()))
+@pytest.mark.parametrize("kind", sorted(EXEC_KINDS - NEWER_EXECS.keys()))
 def test_every_kind_has_arguments_on_the_wire(kind: str) -> None:
     message = execs.request(kind, {}, "call_1")
     which = message.WhichOneof("message")
-    assert which == execs.FIELDS[kind]
+    assert which == EXEC_FIELDS[kind]
     inner = getattr(message, which)
     if "tool_call_id" in inner.DESCRIPTOR.fields_by_name:
         assert inner.tool_call_id == "call_1"
@@ -68,7 +68,7 @@ def test_arguments_that_do_not_fit_are_named() -> None:
 def test_a_newer_kind_takes_its_fields_by_number() -> None:
     args = {"1": "touch x", "3": 5, "6": True, "8": {"1": "inside"}}
     message = execs.request("mini_swe_bash", args, "c").SerializeToString()
-    shell = pb.ShellArgs.FromString(raw_fields.embedded(message, execs.NEWER["mini_swe_bash"]) or b"")
+    shell = pb.ShellArgs.FromString(raw_fields.embedded(message, NEWER_EXECS["mini_swe_bash"]) or b"")
     assert (shell.command, shell.timeout, shell.has_input_redirect) == ("touch x", 5, True)
     assert shell.HasField("parsing_result")
     for wrong in ({"command": "x"}, {"0": "x"}, {"1": None}, {"1": [1]}):
@@ -195,7 +195,7 @@ def test_newer_queries_and_their_typed_answers(kind: str, field: int, result: in
         queries.request(kind, {"a": 1}, 0, "call_1")
 
 
-@pytest.mark.parametrize(("kind", "field"), sorted(execs.NEWER.items()))
+@pytest.mark.parametrize(("kind", "field"), sorted(NEWER_EXECS.items()))
 def test_newer_execs(kind: str, field: int) -> None:
     message = execs.request(kind, {}, "c").SerializeToString()
     assert [number for number, _ in raw_fields.read(message)] == [field]
