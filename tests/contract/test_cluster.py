@@ -111,7 +111,7 @@ async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer, mo
         said += [step.message, result(step.calls[0], "a.txt")]
         link, shared, askers = of(first).link, of(first), list[str]()
         assert shared is not None
-        do, ask = link.do, shared.outbox.ask
+        do, ask = link.run_each, shared.outbox.ask
 
         async def noted(work: Any) -> Any:
             task = asyncio.current_task()
@@ -123,7 +123,7 @@ async def test_a_step_without_foreign_tickets_asks_nobody(redis: RedisServer, mo
             askers.append("a request that waits")
             return await ask(commands)
 
-        monkeypatch.setattr(link, "do", noted)
+        monkeypatch.setattr(link, "run_each", noted)
         monkeypatch.setattr(shared.outbox, "ask", waited)
         body = {"model": "sim-auto", "messages": said, "tools": SHELL, "stream": True}
         async with first.http.stream("POST", CHAT, json=body) as response:
@@ -273,7 +273,7 @@ async def test_redis_away_nothing_hangs_and_turns_are_still_found() -> None:
             assert answer.headers["x-caretway-session-reason"] == "its replica is gone, and Redis is away"
             own.start()
             async with asyncio.timeout(30):
-                while not of(first).link.state.there:
+                while of(first).link.away:
                     await asyncio.sleep(0.05)
 
 
@@ -287,7 +287,7 @@ async def test_a_redis_that_comes_back_empty_does_not_make_living_gateways_dead(
             beating.cancel()  # its next heartbeat is late
             own.restart(signal.SIGKILL)
             async with asyncio.timeout(30):
-                while not of(second).link.state.there or not listed(own):
+                while of(second).link.away or not listed(own):
                     await asyncio.sleep(0.05)
             await beat(second)
             assert listed(own) == {of(second).directory.id}

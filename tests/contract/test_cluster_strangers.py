@@ -262,7 +262,7 @@ async def test_an_old_row_of_keys_does_not_bring_a_revoked_key_back(
             await refused(second, gone)
             for forged in (old, None, b"garbage", b"\xff" * 100):
                 client.delete(f"{ROWS}keys") if forged is None else client.set(f"{ROWS}keys", forged)
-                await shared.calls.run([shared.news.telling("keys")])
+                await shared.link.run([shared.news.telling("keys")])
                 async with asyncio.timeout(30):
                     while not any(words in caplog.text for words in ("these are put back", "known go on working")):
                         await asyncio.sleep(0.01)
@@ -316,7 +316,7 @@ async def test_a_revoked_key_stays_so_whatever_number_a_row_has(redis: RedisServ
         later = added(both, "cw-later-0123456789abcdef", "later", 0.0)
         with redis.client() as client:
             client.set(place, shared.seal.close(place.encode(), dump(later, 9)))
-        await shared.calls.run([shared.news.telling("keys")])
+        await shared.link.run([shared.news.telling("keys")])
         async with asyncio.timeout(30):
             while [key.name for key in await keys.read() or ()] != ["later"]:
                 await asyncio.sleep(0.01)
@@ -327,7 +327,7 @@ def keys_of(node: Client) -> ClusterKeys:
     """As `caretway key` on the machine of this gateway."""
     shared = of(node)
     copy = KeyFile(Path(node.gateway.settings.data_dir), name=CLUSTER_COPY)
-    return ClusterKeys(shared.calls, shared.seal, shared.news, copy)
+    return ClusterKeys(shared.link, shared.seal, shared.news, copy)
 
 
 async def refused(node: Client, key: str) -> None:

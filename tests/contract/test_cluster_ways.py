@@ -320,7 +320,7 @@ async def test_rows_of_a_later_version_that_say_more_are_understood(redis: Redis
         beating.cancel()
         with redis.client() as client:
             place = f"caretway:more:replica:{own.id}"
-            client.set(place, of(first).directory._sealed(place, row), ex=60)
+            client.set(place, of(first).directory._seal.close(place.encode(), row), ex=60)
         await beat(second)
         said, call = await asked(first)
         answer = await second.chat([*said, result(call, "a.txt")], tools=SHELL)

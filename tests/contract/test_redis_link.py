@@ -14,10 +14,10 @@ def why(url: str) -> str:
         link = RedisLink(LinkOptions(url), time.monotonic)
         try:
             with pytest.raises(RedisAway) as caught:
-                await link.do(lambda redis: redis.get("x"))
+                await link.run([("GET", "x")])
         finally:
             await link.aclose()
-        assert not link.state.there and link.state.why == str(caught.value)
+        assert link.away and link.why == str(caught.value)
         return str(caught.value)
 
     return asyncio.run(ask())

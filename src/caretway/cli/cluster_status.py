@@ -63,7 +63,7 @@ def show(settings: Settings, *, as_json: bool) -> int:
 async def _asked(settings: Settings) -> ClusterReport:
     from ..cluster.membership import open_link  # isort: skip  (its error says what to install)
     from ..cluster.directory import SCHEMA, read_replicas
-    from ..cluster.link import Calls, RedisAway
+    from ..cluster.link import RedisAway
     from ..cluster.seal import ANY_SCHEMA, Seal
     from ..cluster.spent import read_totals
     from ..config.secrets import cluster_key
@@ -73,10 +73,10 @@ async def _asked(settings: Settings) -> ClusterReport:
     async with AsyncExitStack() as stack:
         link = open_link(settings, stack)
         try:
-            await link.do(lambda redis: redis.exists("caretway"))  # reports an unreachable Redis before a missing key
+            await link.run([("EXISTS", "caretway")])  # reports an unreachable Redis before a missing key
             key = cluster_key(settings)
             replicas = await read_replicas(link, Seal(key, schema=ANY_SCHEMA))
-            totals = await read_totals(Calls(link), Seal(key), today - timedelta(days=DAYS - 1), today)
+            totals = await read_totals(link, Seal(key), today - timedelta(days=DAYS - 1), today)
         except RedisAway as away:
             raise CommandFailed(
                 f"nothing is known of the cluster, because {place} does not answer as it should ({away})",

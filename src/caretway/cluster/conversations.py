@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from ..core.stored_response import StoredResponse
 from ..core.turn import Snapshot
 from ..processes.tasks import spawn
-from .link import TOTAL_S, Calls, Command, RedisAway
+from .link import TOTAL_S, Command, RedisAway, RedisLink
 from .outbox import ClusterOutbox, Hear, News
-from .seal import SMALL, Seal
+from .seal import SMALL, Seal, decoded
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class SharedConversations:
     def __init__(
         self,
         local: LocalStore,
-        calls: Calls,
+        link: RedisLink,
         seal: Seal,
         outbox: ClusterOutbox,
         news: News,
@@ -104,7 +104,7 @@ class SharedConversations:
     ) -> None:
         """`hear`: called on this gateway when any gateway forgets a conversation."""
         self._local = local
-        self._calls = calls
+        self._link = link
         self._seal = seal
         self._outbox = outbox
         self._news = news
@@ -142,10 +142,10 @@ class SharedConversations:
         count = await self._local.forget(conversation)
         talk = self._talk(conversation)
         try:
-            ((*fields,),) = await self._calls.run([("HKEYS", talk)])
-            turns = [self._calls.key("turn", field[1:]) for field in fields if field[:1] == _TURN]
+            ((*fields,),) = await self._link.run([("HKEYS", talk)])
+            turns = [self._link.key("turn", field[1:]) for field in fields if field[:1] == _TURN]
             mark = ("SET", self._mark(conversation), b"1", "EX", self._kept_s)
-            await self._calls.run([mark, ("DEL", talk, *turns), self._news.telling(FORGET, conversation)])
+            await self._link.run([mark, ("DEL", talk, *turns), self._news.telling(FORGET, conversation)])
         except RedisAway as away:
             log.warning("a conversation is forgotten here only: %s", away)
             return count
@@ -183,7 +183,7 @@ class SharedConversations:
     ) -> tuple[Command, tuple[TurnPiece, ...]]:
         """`known`: pieces that Redis already has."""
         talk, turn_name = self._talk(snapshot.conversation), self._seal.name("turn", key)
-        turn = self._calls.key("turn", turn_name)
+        turn = self._link.key("turn", turn_name)
         pieces = {piece.name: piece for piece in known}
         fields: list[bytes] = [_TURN + turn_name, b""]
         for name, data in new.items():
@@ -227,7 +227,7 @@ class SharedConversations:
                 talk = self._talk(found.conversation)
                 self._learn(key, await asyncio.to_thread(self._named, talk, pieces))
             return
-        if self._calls.away:
+        if self._link.away:
             return
         try:
             row, blobs = await self._fetched(key)
@@ -241,17 +241,17 @@ class SharedConversations:
         self._learn(key, row.pieces)
 
     async def _fetched(self, key: bytes) -> tuple[TurnRow | None, dict[bytes, bytes]]:
-        turn = self._calls.key("turn", self._seal.name("turn", key))
+        turn = self._link.key("turn", self._seal.name("turn", key))
         reading = [("GETRANGE", turn, 0, 2 * MAX_BYTES), ("EXPIRE", turn, self._kept_s)]
-        sealed, _ = await self._calls.run(reading)
-        row = _read(self._seal.open(turn, sealed))
+        sealed, _ = await self._link.run(reading)
+        row = decoded(self._seal.open(turn, sealed), TurnRow)
         if row is None:
             return None, {}
         if not row.pieces:
             return row, {}
         talk = self._talk(row.conversation)
         fields = [piece.field for piece in row.pieces]
-        sealed_pieces, _ = await self._calls.run([("HMGET", talk, *fields), ("EXPIRE", talk, self._kept_s)])
+        sealed_pieces, _ = await self._link.run([("HMGET", talk, *fields), ("EXPIRE", talk, self._kept_s)])
         if sum(piece.size for piece in row.pieces) > MAX_AT_ONCE:
             opened = await asyncio.to_thread(self._opened, talk, fields, sealed_pieces)
         else:
@@ -284,17 +284,10 @@ class SharedConversations:
             self._known_pieces -= len(gone) + 1
 
     def _talk(self, conversation: str) -> bytes:
-        return self._calls.key("talk", self._seal.name("talk", conversation.encode()))
+        return self._link.key("talk", self._seal.name("talk", conversation.encode()))
 
     def _mark(self, conversation: str) -> bytes:
-        return self._calls.key("forgotten", self._seal.name("talk", conversation.encode()))
-
-
-def _read(row: bytes | None) -> TurnRow | None:
-    try:
-        return None if row is None else msgspec.msgpack.decode(row, type=TurnRow)
-    except msgspec.DecodeError:
-        return None
+        return self._link.key("forgotten", self._seal.name("talk", conversation.encode()))
 
 
 # ---- responses
@@ -339,8 +332,8 @@ class LocalArchive(Protocol):
 class SharedResponses:
     """Creates the archive of an account."""
 
-    def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, news: News, *, max_age_s: float) -> None:
-        self.calls = calls
+    def __init__(self, link: RedisLink, seal: Seal, outbox: ClusterOutbox, news: News, *, max_age_s: float) -> None:
+        self.link = link
         self.seal = seal
         self.outbox = outbox
         self.news = news
@@ -414,19 +407,15 @@ class SharedArchive:
     async def _fetched(self, response_id: str) -> StoredResponse | None:
         shared, place = self._shared, self._place(response_id)
         reading = [("GETRANGE", place, 0, 2 * MAX_RESPONSE_BYTES), ("EXPIRE", place, shared.kept_s)]
-        sealed, _ = await shared.calls.run(reading)
-        opened = shared.seal.open(place, sealed)
-        if opened is None:
-            return None
-        try:
-            row = msgspec.msgpack.decode(opened, type=Row)
-        except msgspec.DecodeError:
+        sealed, _ = await shared.link.run(reading)
+        row = decoded(shared.seal.open(place, sealed), Row)
+        if row is None:
             return None
         return StoredResponse(row.id, row.owner, row.body, row.input, row.previous, row.item_ids)
 
     async def _found(self, owner: str, item_id: str) -> StoredResponse | None:
         place = self._item(owner, item_id)
-        (sealed,) = await self._shared.calls.run([("GETRANGE", place, 0, SMALL)])
+        (sealed,) = await self._shared.link.run([("GETRANGE", place, 0, SMALL)])
         response_id = self._shared.seal.open(place, sealed)
         found = await self._fetched(response_id.decode()) if response_id is not None else None
         return found if found is not None and found.owner == owner else None
@@ -441,7 +430,7 @@ class SharedArchive:
         """Wait, from a thread, for Redis, within the link's time. In the event loop it returns None: the loop must not
         block."""
         shared = self._shared
-        if shared.calls.away or _in_loop(shared.loop):
+        if shared.link.away or _in_loop(shared.loop):
             work.close()
             return None
         asked = asyncio.run_coroutine_threadsafe(work, shared.loop)
@@ -455,11 +444,11 @@ class SharedArchive:
 
     def _place(self, response_id: str) -> bytes:
         name = self._shared.seal.name("response", self._scope.encode(), response_id.encode())
-        return self._shared.calls.key("response", name)
+        return self._shared.link.key("response", name)
 
     def _item(self, owner: str, item_id: str) -> bytes:
         name = self._shared.seal.name("item", self._scope.encode(), owner.encode(), item_id.encode())
-        return self._shared.calls.key("item", name)
+        return self._shared.link.key("item", name)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop) -> bool:

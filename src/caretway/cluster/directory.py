@@ -10,14 +10,13 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from redis.asyncio import Redis
 
 from ..processes.tasks import spawn
 from .link import RedisAway, RedisLink
-from .seal import SMALL, Seal
+from .seal import SMALL, Seal, decoded
 
 log = logging.getLogger(__name__)
 
@@ -140,15 +139,12 @@ class Directory:
         found = self.find(replica_id)
         if found is not None or self._clock() < self._gone.get(replica_id, 0.0):
             return found
-        place = self._link.row("replica", replica_id)
-
-        async def read(redis: Redis) -> Any:
-            return await redis.getrange(place, 0, SMALL)
-
+        place = self._link.key("replica", replica_id.encode())
         try:
-            found = _read(self._seal, place, await self._link.do(read))
+            (row,) = await self._link.run([("GETRANGE", place, 0, SMALL)])
         except RedisAway:
             return None
+        found = decoded(self._seal.open(place, row), Replica, msgspec.json.decode)
         if found is not None:
             self._known[replica_id] = found
         return found
@@ -187,7 +183,8 @@ class Directory:
             self._beating.cancel()
             await asyncio.wait([self._beating], timeout=LAST_S)
         try:
-            await self._link.do(self._remove)
+            own = self.own.id.encode()
+            await self._link.run([("DEL", self._link.key("replica", own)), ("SREM", self._link.key(_LIST), own)])
         except RedisAway:
             return  # the row expires
 
@@ -204,39 +201,35 @@ class Directory:
     async def _beat(self) -> None:
         if not self._claimed:
             await self._claim()
-        await self._link.do(self._say)
+        await self._say()
         if self._clock() >= self._next_list:
             self._learn(await read_replicas(self._link, self._seal, tidy=True))
 
     async def _claim(self) -> None:
         """Claim a unique id. It may be reused one ticket life after its last heartbeat."""
         for _ in range(TRIES):
-            if await self._link.do(self._take_id):
+            (taken,) = await self._link.run([("SET", *self._taken_id(), "NX")])
+            if taken:
                 self._claimed = True
                 return
             self.own = msgspec.structs.replace(self.own, id=self._make_id())
         raise RedisAway(f"{TRIES} ids of replicas are taken")
 
-    async def _take_id(self, redis: Redis) -> bool:
-        row = self._link.row("id", self.own.id)
-        return bool(await redis.set(row, self._sealed(row, self.own.address.encode()), nx=True, ex=self._id_life()))
+    def _taken_id(self) -> tuple[bytes, bytes, str, int]:
+        """Name, content and lifetime of the row that reserves the id."""
+        place = self._link.key("id", self.own.id.encode())
+        content = self._seal.close(place, self.own.address.encode())
+        return place, content, "EX", int(self._me.ticket_life) + ALIVE_S
 
-    def _id_life(self) -> int:
-        return int(self._me.ticket_life) + ALIVE_S
-
-    async def _say(self, redis: Redis) -> None:
+    async def _say(self) -> None:
         own = self.own = msgspec.structs.replace(self.own, parked=self.parked())
-        replica, taken = self._link.row("replica", own.id), self._link.row("id", own.id)
-        async with redis.pipeline(transaction=False) as pipe:
-            pipe.set(replica, self._sealed(replica, msgspec.json.encode(own)), ex=ALIVE_S)
-            pipe.sadd(self._link.row(_LIST), own.id)
-            pipe.set(taken, self._sealed(taken, own.address.encode()), ex=self._id_life())
-            _, was_missing, _ = await pipe.execute()
+        place = self._link.key("replica", own.id.encode())
+        row = self._seal.close(place, msgspec.json.encode(own))
+        listed = ("SADD", self._link.key(_LIST), own.id)
+        commands = [("SET", place, row, "EX", ALIVE_S), listed, ("SET", *self._taken_id())]
+        _, was_missing, _ = await self._link.run(commands)
         if was_missing:
             self._incomplete_until = self._clock() + ALIVE_S
-
-    def _sealed(self, place: str, content: bytes) -> bytes:
-        return self._seal.close(place.encode(), content)
 
     def _learn(self, replicas: Iterable[Replica]) -> None:
         now = self._clock()
@@ -248,30 +241,11 @@ class Directory:
         self._read_at = now
         self._next_list = now + max(BEAT_S, len(self._known) / ROWS_PER_S) - BEAT_S / 2
 
-    async def _remove(self, redis: Redis) -> None:
-        async with redis.pipeline(transaction=False) as pipe:
-            pipe.delete(self._link.row("replica", self.own.id))
-            pipe.srem(self._link.row(_LIST), self.own.id)
-            await pipe.execute()
-
 
 async def read_replicas(link: RedisLink, seal: Seal, *, tidy: bool = False) -> list[Replica]:
     """The live replicas, in no order. `tidy`: remove dead ones from the list. Raises RedisAway."""
-    begin = link.row("replica", "")
-
-    async def work(redis: Redis) -> list[bytes]:
-        found: list[bytes] = await redis.eval(_ALL, 1, link.row(_LIST), begin, MAX_LISTED, SMALL, int(tidy))
-        return found
-
-    found = await link.do(work)
-    rows = [(begin + name.decode("utf-8", "replace"), row) for name, row in zip(found[::2], found[1::2], strict=True)]
-    return [replica for place, row in rows if (replica := _read(seal, place, row)) is not None]
-
-
-def _read(seal: Seal, place: str, row: bytes) -> Replica | None:
-    """None if there is no row, or a row of another version."""
-    opened = seal.open(place.encode(), row)
-    try:
-        return None if opened is None else msgspec.json.decode(opened, type=Replica)
-    except msgspec.DecodeError:
-        return None
+    begin = link.key("replica") + b":"
+    (found,) = await link.run([("EVAL", _ALL, 1, link.key(_LIST), begin, MAX_LISTED, SMALL, int(tidy))])
+    rows = [(begin + name, row) for name, row in zip(found[::2], found[1::2], strict=True)]
+    known = (decoded(seal.open(place, row), Replica, msgspec.json.decode) for place, row in rows)
+    return [replica for replica in known if replica is not None]

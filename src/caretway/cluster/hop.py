@@ -19,7 +19,6 @@ from typing import Final, cast
 from urllib.parse import urlsplit
 
 import httptools
-from redis.asyncio import Redis
 
 from ..core.errors import ErrorKind, GatewayError
 from ..core.passing import CHALLENGE, HOP, Held, PassedRequest, RelayWriter, Visit
@@ -277,17 +276,12 @@ class Claims:
     async def claim(self, sid: str, own: str, instead_of: str = "") -> str:
         """The id of the gateway that replays the turn: `own`, or an earlier winner. `instead_of`: a winner that is
         gone. A forged claim is ignored. Raises RedisAway."""
-        place = self._link.row("claim", sid)
-        wanted = self._seal.close(place.encode(), own.encode())
+        place = self._link.key("claim", sid.encode())
+        wanted = self._seal.close(place, own.encode())
         held = b""
-
-        async def take(redis: Redis) -> bytes:
-            found: bytes = await redis.eval(_TAKE, 1, place, wanted, held, self._life_s, SMALL)
-            return found
-
         for _ in range(_TRIES):
-            held = await self._link.do(take)
-            winner = own if held == wanted else (self._seal.open(place.encode(), held) or b"").decode()
+            (held,) = await self._link.run([("EVAL", _TAKE, 1, place, wanted, held, self._life_s, SMALL)])
+            winner = own if held == wanted else (self._seal.open(place, held) or b"").decode()
             if winner and winner != instead_of:
                 return winner
         raise RedisAway("others change the claim all the time")

@@ -20,9 +20,9 @@ import msgspec
 from ..accounts.account import Account
 from ..core.errors import ErrorKind, GatewayError
 from ..usage.key_file import MAX_BYTES, KeyFile, Keys, dump, load
-from .link import Calls, RedisAway
+from .link import RedisAway, RedisLink
 from .outbox import News
-from .seal import OVERHEAD, Seal
+from .seal import OVERHEAD, Seal, decoded
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ return 1"""
 
 
 class ClusterKeys:
-    def __init__(self, calls: Calls, seal: Seal, news: News, copy: KeyFile) -> None:
+    def __init__(self, link: RedisLink, seal: Seal, news: News, copy: KeyFile) -> None:
         """`copy`: the file of the cluster's keys in this data directory."""
-        self._calls = calls
+        self._link = link
         self._seal = seal
         self._news = news
         self._copy = copy
-        self._place = calls.key("keys")
+        self._place = link.key("keys")
 
     async def read(self) -> Keys | None:
         """The keys; None if the cluster never had any. Raises GatewayError if Redis is away."""
@@ -80,10 +80,10 @@ class ClusterKeys:
         gateway that uses it does not depend on the notice, which an attacker with access to Redis could hold back."""
         sealed = self._seal.close(self._place, dump(keys, serial))
         try:
-            (done,) = await self._calls.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
+            (done,) = await self._link.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
             if done:
                 try:
-                    await self._calls.run([self._news.telling(CHANGED)])
+                    await self._link.run([self._news.telling(CHANGED)])
                 finally:
                     if self._copy.stamp() is not None:
                         await asyncio.to_thread(self._copy.keep, serial, keys)
@@ -93,7 +93,7 @@ class ClusterKeys:
 
     async def _read(self) -> tuple[bytes, int, Keys | None]:
         try:
-            (row,) = await self._calls.run([("GETRANGE", self._place, 0, MAX_BYTES + OVERHEAD)])
+            (row,) = await self._link.run([("GETRANGE", self._place, 0, MAX_BYTES + OVERHEAD)])
         except RedisAway as away:
             raise _unknown("read", str(away)) from None
         if not row:
@@ -189,10 +189,10 @@ class LocalSignIn(Protocol):
 class SharedSignIn:
     """An `AccountStore` whose account is shared with other replicas."""
 
-    def __init__(self, local: LocalSignIn, calls: Calls, seal: Seal, url: str) -> None:
+    def __init__(self, local: LocalSignIn, link: RedisLink, seal: Seal, url: str) -> None:
         """`url`: the address of the Cursor service."""
         self._local = local
-        self._calls = calls
+        self._link = link
         self._seal = seal
         self._url = url
 
@@ -205,15 +205,15 @@ class SharedSignIn:
     async def read(self) -> Account | None:
         """The newer of the local and the shared tokens of one sign-in."""
         ours = await self._local.read()
-        if ours is None or self._calls.away:
+        if ours is None or self._link.away:
             return ours
         place = self._place(ours)
         try:
-            (row,) = await self._calls.run([("GETRANGE", place, 0, MAX_SIGN_IN_BYTES)])
+            (row,) = await self._link.run([("GETRANGE", place, 0, MAX_SIGN_IN_BYTES)])
         except RedisAway as away:
             log.warning("the tokens of the other gateways are not known: %s", away)
             return ours
-        theirs = _read(self._seal.open(place, row))
+        theirs = decoded(self._seal.open(place, row), Account, msgspec.json.decode)
         if theirs is None or max(theirs.received_at, theirs.refused_at) <= max(ours.received_at, ours.refused_at):
             return ours
         await self._local.write(theirs)
@@ -222,7 +222,7 @@ class SharedSignIn:
     async def write(self, account: Account) -> None:
         place = self._place(account)
         try:
-            await self._calls.run([("SET", place, self._seal.close(place, msgspec.json.encode(account)), "EX", KEPT_S)])
+            await self._link.run([("SET", place, self._seal.close(place, msgspec.json.encode(account)), "EX", KEPT_S)])
         except RedisAway as away:
             log.warning("the other gateways do not know the renewed tokens: %s", away)
         await self._local.write(account)
@@ -231,7 +231,7 @@ class SharedSignIn:
     async def locked(self) -> AsyncIterator[None]:
         async with self._local.locked():
             ours = await self._local.read()
-            place = None if ours is None else self._calls.key("lock", self._name(ours))
+            place = None if ours is None else self._link.key("lock", self._name(ours))
             token = urandom(12).hex().encode()
             held = place is not None and await self._take(place, token)
             try:
@@ -245,7 +245,7 @@ class SharedSignIn:
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:
-                (taken,) = await self._calls.run([("SET", place, token, "NX", "EX", LOCK_S)])
+                (taken,) = await self._link.run([("SET", place, token, "NX", "EX", LOCK_S)])
             except RedisAway as away:
                 log.warning("a token is renewed without a look at the other gateways: %s", away)
                 return False
@@ -261,21 +261,14 @@ class SharedSignIn:
 
     async def _release(self, place: bytes | None, token: bytes) -> None:
         try:
-            await self._calls.run([("EVAL", RELEASE, 1, place, token)])
+            await self._link.run([("EVAL", RELEASE, 1, place, token)])
         except RedisAway:
             return  # the lock expires
 
     def _place(self, account: Account) -> bytes:
-        return self._calls.key("account", self._name(account))
+        return self._link.key("account", self._name(account))
 
     def _name(self, account: Account) -> bytes:
         """The name of the account's row: from the account or the API key, because tokens change."""
         known = account.name or account.api_key or hashlib.sha256(account.refresh_token.encode()).hexdigest()
         return self._seal.name("account", self._url.encode(), known.encode())
-
-
-def _read(row: bytes | None) -> Account | None:
-    try:
-        return None if row is None else msgspec.json.decode(row, type=Account)
-    except (msgspec.DecodeError, ValueError):
-        return None

@@ -27,7 +27,7 @@ try:
     from .directory import Directory, Me
     from .hop import Claims, Hops, is_sheltered
     from .keys import ClusterKeys, KeyCopy, LocalSignIn, SharedSignIn
-    from .link import Calls, LinkOptions, RedisLink
+    from .link import LinkOptions, RedisLink
     from .outbox import ClusterOutbox, Hear, News
     from .seal import ANY_SCHEMA, Seal
     from .spent import ClusterTotals, RedisSpent, SharedLimits
@@ -55,7 +55,6 @@ class Cluster(Struct, frozen=True):
     """The additional objects of a gateway in a cluster."""
 
     link: RedisLink
-    calls: Calls
     seal: Seal
     directory: Directory
     hops: Hops
@@ -67,10 +66,10 @@ class Cluster(Struct, frozen=True):
     totals: ClusterTotals
 
     def conversations(self, local: LocalStore, max_age_s: float, hear: Hear) -> SharedConversations:
-        return SharedConversations(local, self.calls, self.seal, self.outbox, self.news, max_age_s=max_age_s, hear=hear)
+        return SharedConversations(local, self.link, self.seal, self.outbox, self.news, max_age_s=max_age_s, hear=hear)
 
     def sign_in(self, local: LocalSignIn, url: str) -> SharedSignIn:
-        return SharedSignIn(local, self.calls, self.seal, url)
+        return SharedSignIn(local, self.link, self.seal, url)
 
     def metrics(self) -> list[str]:
         """Lines for `/metrics`."""
@@ -83,7 +82,7 @@ class Cluster(Struct, frozen=True):
         return [
             *gauge_lines(REPLICA, {(own.id, own.version, "yes" if own.draining else "no"): 1}),
             *gauge_lines(REPLICAS, {(): len(self.directory.alive())}),
-            *gauge_lines(REDIS_UP, {(): int(self.link.state.there)}),
+            *gauge_lines(REDIS_UP, {(): int(not self.link.away)}),
             *failures.lines(),
             *hops.lines(),
         ]
@@ -93,7 +92,7 @@ class Cluster(Struct, frozen=True):
         own = self.directory.own
         alive = self.directory.alive()
         return {
-            "redis": self.link.state.there,
+            "redis": not self.link.away,
             "replicas": [
                 {
                     "id": one.id,
@@ -132,28 +131,27 @@ async def join_cluster(settings: Settings, base_url: str, stack: AsyncExitStack)
         keeps_keys=settings.auth_mode == "passthrough",
     )
     stack.push_async_callback(hops.aclose)
-    calls, seal = Calls(link), Seal(key)
-    outbox = ClusterOutbox(calls)
+    seal = Seal(key)
+    outbox = ClusterOutbox(link)
     stack.push_async_callback(outbox.aclose)
-    news = News(link, calls, seal, outbox)
+    news = News(link, seal, outbox)
     stack.push_async_callback(news.aclose)
     copy = KeyFile(settings.data_dir, name=CLUSTER_COPY)
-    await KeyCopy(ClusterKeys(calls, seal, news, copy), copy, KeyFile(settings.data_dir), news).start()
+    await KeyCopy(ClusterKeys(link, seal, news, copy), copy, KeyFile(settings.data_dir), news).start()
     concurrent, per_minute = settings.max_concurrent_per_key, settings.max_requests_per_minute
-    limits = SharedLimits(calls, seal, outbox, concurrent=concurrent, per_minute=per_minute)
+    limits = SharedLimits(link, seal, outbox, concurrent=concurrent, per_minute=per_minute)
     stack.push_async_callback(limits.aclose)
     return Cluster(
         link=link,
-        calls=calls,
         seal=seal,
         directory=directory,
         hops=hops,
         outbox=outbox,
         news=news,
-        spent=RedisSpent(calls, seal, outbox, settings.cluster_budgets),
+        spent=RedisSpent(link, seal, outbox, settings.cluster_budgets),
         limits=limits,
-        responses=SharedResponses(calls, seal, outbox, news, max_age_s=settings.store_max_age),
-        totals=ClusterTotals(calls, seal, outbox, time.time),
+        responses=SharedResponses(link, seal, outbox, news, max_age_s=settings.store_max_age),
+        totals=ClusterTotals(link, seal, outbox, time.time),
     )
 
 
@@ -168,12 +166,12 @@ def open_link(settings: Settings, stack: AsyncExitStack) -> RedisLink:
 def open_keys(settings: Settings, stack: AsyncExitStack) -> tuple[ClusterKeys, RedisSpent]:
     """The cluster's keys and their spending, for a command, with a link that the stack closes. Raises ConfigError."""
     link = open_link(settings, stack)
-    calls, seal = Calls(link), Seal(cluster_key(settings))
-    outbox = ClusterOutbox(calls)
+    seal = Seal(cluster_key(settings))
+    outbox = ClusterOutbox(link)
     stack.push_async_callback(outbox.aclose)
     copy = KeyFile(settings.data_dir, name=CLUSTER_COPY)
-    keys = ClusterKeys(calls, seal, News(link, calls, seal, outbox), copy)
-    return keys, RedisSpent(calls, seal, outbox, settings.cluster_budgets)
+    keys = ClusterKeys(link, seal, News(link, seal, outbox), copy)
+    return keys, RedisSpent(link, seal, outbox, settings.cluster_budgets)
 
 
 def own_address(settings: Settings, base_url: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes to Redis in the order of the calls. Commands that arrive during a batch form the next batch, so one round trip
+"""Writes to Redis in the order of the link. Commands that arrive during a batch form the next batch, so one round trip
 serves many. Counts are exact and wait while Redis is away: batches have numbers, so a batch whose reply was lost is
 repeated without counting twice. Rows are dropped while Redis is away; they can be made again.
 
@@ -14,10 +14,8 @@ from dataclasses import dataclass
 from os import urandom
 from typing import Any, Final
 
-from redis.asyncio import Redis
-
 from ..processes.tasks import spawn
-from .link import Calls, ClusterLink, Command, RedisAway
+from .link import Command, RedisAway, RedisLink
 from .seal import Seal
 
 log = logging.getLogger(__name__)
@@ -65,9 +63,9 @@ class _Row:
 
 
 class ClusterOutbox:
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._number_key = calls.key("batch", urandom(12).hex().encode())
+    def __init__(self, link: RedisLink) -> None:
+        self._link = link
+        self._number_key = link.key("batch", urandom(12).hex().encode())
         self._number = 0
         self._rows: deque[_Row] = deque()
         self._row_bytes = 0
@@ -110,7 +108,7 @@ class ClusterOutbox:
 
     def written(self) -> "asyncio.Future[None] | None":
         """A future that is done when all rows so far are written, or after `HOLD_S`. None if nothing is pending."""
-        if self._done == self._put or self._calls.away:
+        if self._done == self._put or self._link.away:
             return None
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[None] = loop.create_future()
@@ -167,7 +165,7 @@ class ClusterOutbox:
         self._row_bytes -= size
         counting = self._counting()
         try:
-            found = await self._calls.run_each([*counting, *(command for row in rows for command in row.commands)])
+            found = await self._link.run_each([*counting, *(command for row in rows for command in row.commands)])
         except RedisAway as away:
             for row in rows:
                 self._settle(row, away)
@@ -243,11 +241,11 @@ Hear = Callable[[str], Awaitable[None]]
 
 
 class News:
-    def __init__(self, link: ClusterLink, calls: Calls, seal: Seal, outbox: ClusterOutbox) -> None:
+    def __init__(self, link: RedisLink, seal: Seal, outbox: ClusterOutbox) -> None:
         self._link = link
         self._seal = seal
         self._outbox = outbox
-        self._place = calls.key("news1")
+        self._place = link.key("news1")
         self._last = FROM_THE_BEGINNING
         self._hearers: dict[str, Hear] = {}
         self._listening: asyncio.Task[None] | None = None
@@ -276,20 +274,15 @@ class News:
     async def _listen(self) -> None:
         while not self._closed:
             try:
-                found = await self._link.do(self._read)
+                command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", BLOCK_MS, "STREAMS", self._place, self._last)
+                (found,) = await self._link.run([command])
             except RedisAway:
                 await asyncio.sleep(NEWS_AGAIN_S)  # the link has logged it once
                 continue
-            for _, rows in found:
+            for _, rows in found.items() if isinstance(found, dict) else found or ():
                 for at, row in rows:
                     self._last = at
                     await self._hear(row)
-
-    async def _read(self, redis: "Redis") -> list[Any]:
-        command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", BLOCK_MS, "STREAMS", self._place, self._last)
-        client: Any = redis
-        found = await client.execute_command(*command)
-        return list(found.items() if isinstance(found, dict) else found or ())
 
     async def _hear(self, row: Any) -> None:
         sealed = self._seal.open(self._place, row.get(b"s"))

@@ -10,18 +10,21 @@ of nonces.
 import hashlib
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import urandom
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from ..core.passing import Asker, Visit
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SCHEMA: Final = 1
 """Version of the rows' content. Replicas with another version do not see these rows: they replay."""
@@ -88,6 +91,14 @@ class Seal:
 
     def _cipher(self, place: bytes) -> AESGCM:
         return AESGCM(hmac.digest(self._rows, place, "sha256"))
+
+
+def decoded(content: bytes | None, kind: type[T], decode: Callable[..., T] = msgspec.msgpack.decode) -> T | None:
+    """The content of a row as a value; None if there is no row, or a row of another version."""
+    try:
+        return None if content is None else decode(content, type=kind)
+    except ValueError:
+        return None
 
 
 def _derived(root: bytes, purpose: bytes) -> bytes:

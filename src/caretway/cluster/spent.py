@@ -23,9 +23,9 @@ from ..core.records import Observer, RefusedRequest, RunRecord, TurnRecord
 from ..processes.tasks import spawn
 from ..usage.budget import EVER, BillingCycle, Measure, Spent
 from ..usage.spent_store import CONVERSATION_PREFIX, Claim, ClaimOutcome
-from .link import Calls, Command, RedisAway, number
+from .link import Command, RedisAway, RedisLink, number
 from .outbox import AGAIN_S, ClusterOutbox
-from .seal import SMALL, Seal
+from .seal import SMALL, Seal, decoded
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ return #old"""
 class RedisSpent:
     """A `SpentStore` for all replicas."""
 
-    def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, when_away: WhenAway) -> None:
-        self._calls = calls
+    def __init__(self, link: RedisLink, seal: Seal, outbox: ClusterOutbox, when_away: WhenAway) -> None:
+        self._link = link
         self._seal = seal
         self._outbox = outbox
         self._when_away = when_away
@@ -147,7 +147,7 @@ class RedisSpent:
             "kept": [_kept(scope) for scope in claim.scopes],
             "amounts": {field.decode(): _number(amount) for field, amount in _amounts(claim.day, claim.amount).items()},
         }
-        names = [*map(self._place, places), self._calls.key("claim1", urandom(12).hex().encode())]
+        names = [*map(self._place, places), self._link.key("claim1", urandom(12).hex().encode())]
         return (len(names), *names, msgspec.json.encode(asked))
 
     def _without_redis(self, claim: Claim, away: RedisAway) -> ClaimOutcome:
@@ -200,7 +200,7 @@ class RedisSpent:
 
     async def first(self, mark: str, at: float) -> bool:
         """True for the first replica that sets this mark, and for every replica while Redis is away."""
-        place = self._calls.key("mark1", self._seal.name("mark", mark.encode()))
+        place = self._link.key("mark1", self._seal.name("mark", mark.encode()))
         try:
             (new,) = await self._outbox.ask([("SET", place, b"1", "NX", "EX", MARKS_KEPT_S)])
         except RedisAway:
@@ -213,8 +213,7 @@ class RedisSpent:
             (row,) = await self._outbox.ask([("GETRANGE", place, 0, SMALL)])
         except RedisAway:
             return None
-        kept = self._seal.open(place, row)
-        return msgspec.json.decode(kept, type=BillingCycle) if kept is not None else None
+        return decoded(self._seal.open(place, row), BillingCycle, msgspec.json.decode)
 
     def keep_cycle(self, cycle: BillingCycle) -> None:
         place = self._cycle_place()
@@ -227,10 +226,10 @@ class RedisSpent:
             await asyncio.wait([self._taking_back], timeout=1)
 
     def _place(self, scope: str) -> bytes:
-        return self._calls.key(KIND, self._seal.name("scope", scope.encode()))
+        return self._link.key(KIND, self._seal.name("scope", scope.encode()))
 
     def _cycle_place(self) -> bytes:
-        return self._calls.key("cycle1")
+        return self._link.key("cycle1")
 
 
 def _fields(since: str, today: str, measure: Measure) -> list[str]:
@@ -310,8 +309,8 @@ return 1"""
 
 
 class SharedLimits:
-    def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, *, concurrent: int, per_minute: int) -> None:
-        self._calls = calls
+    def __init__(self, link: RedisLink, seal: Seal, outbox: ClusterOutbox, *, concurrent: int, per_minute: int) -> None:
+        self._link = link
         self._seal = seal
         self._outbox = outbox
         self._concurrent = concurrent
@@ -325,13 +324,13 @@ class SharedLimits:
     async def enter(self, caller: str, *, turn: bool) -> tuple[str, float, bytes]:
         """Returns (`early`, `many` or empty; seconds to wait; the lease to give back). A request that is no turn takes
         a lease while it is answered, and is never refused as too many."""
-        if self._calls.away:
+        if self._link.away:
             return "", 0.0, b""
         self._number += 1
         lease = f"{self._boot}.{self._number}".encode()
         asked = (self._concurrent if turn else MANY, self._per_minute, lease, LEASE_S, BUCKET_KEPT_S)
         try:
-            ((verdict, wait),) = await self._calls.run([("EVAL", ENTER, 2, *self._places(caller), *asked)])
+            ((verdict, wait),) = await self._link.run([("EVAL", ENTER, 2, *self._places(caller), *asked)])
         except RedisAway:
             return "", 0.0, b""  # only this replica's own limits apply
         if verdict:
@@ -366,7 +365,7 @@ class SharedLimits:
 
     def _places(self, caller: str) -> tuple[bytes, bytes]:
         name = self._seal.name("caller", caller.encode())
-        return self._calls.key("bucket", name), self._calls.key("leases", name)
+        return self._link.key("bucket", name), self._link.key("leases", name)
 
 
 # ---- totals
@@ -404,8 +403,8 @@ class Label(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterTotals(Observer):
-    def __init__(self, calls: Calls, seal: Seal, outbox: ClusterOutbox, clock: Callable[[], float]) -> None:
-        self._calls = calls
+    def __init__(self, link: RedisLink, seal: Seal, outbox: ClusterOutbox, clock: Callable[[], float]) -> None:
+        self._link = link
         self._seal = seal
         self._outbox = outbox
         self._clock = clock
@@ -434,7 +433,7 @@ class ClusterTotals(Observer):
 
     def _count(self, label: Label, amounts: dict[str, float]) -> None:
         day = datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
-        place = _place(self._calls, day)
+        place = _place(self._link, day)
         name = self._seal.name("total", day.encode(), label.model.encode(), label.key.encode())
         if (day, label) not in self._named:
             if len(self._named) >= MAX_NAMED:
@@ -445,27 +444,26 @@ class ClusterTotals(Observer):
         self._outbox.count(place, {name + b" " + one.encode(): more for one, more in amounts.items()}, KEPT_S)
 
 
-async def read_totals(calls: Calls, seal: Seal, since: date, until: date) -> list[TotalRow]:
+async def read_totals(link: RedisLink, seal: Seal, since: date, until: date) -> list[TotalRow]:
     """Usage from `since` to `until`, both days included, sorted by day, model and key. Raises RedisAway."""
     days = [since + timedelta(days=at) for at in range(min(MAX_DAYS, (until - since).days + 1))]
     if not days:
         return []
-    places = [_place(calls, day.isoformat()) for day in days]
-    found = await calls.run([("HGETALL", place) for place in places])
+    places = [_place(link, day.isoformat()) for day in days]
+    found = await link.run([("HGETALL", place) for place in places])
     rows = []
     for day, place, pairs in zip(days, places, found, strict=True):
         known = pairs if isinstance(pairs, dict) else dict(zip(pairs[::2], pairs[1::2], strict=True))
         for field, sealed in known.items():
             name, _, what = field.partition(b" ")
-            opened = seal.open(place + name, sealed) if what == _LABEL else None
-            if opened is None:
+            label = decoded(seal.open(place + name, sealed) if what == _LABEL else None, Label)
+            if label is None:
                 continue
-            label = msgspec.msgpack.decode(opened, type=Label)
             numbers = {one: number(known.get(name + b" " + one.encode())) for one in _MEASURES}
             whole = {one: round(count) for one, count in numbers.items() if one != "cents"}
             rows.append(TotalRow(day.isoformat(), label.model, label.key, cents=numbers["cents"], **whole))
     return sorted(rows, key=lambda row: (row.day, row.model, row.key))
 
 
-def _place(calls: Calls, day: str) -> bytes:
-    return calls.key("totals1", day.encode())
+def _place(link: RedisLink, day: str) -> bytes:
+    return link.key("totals1", day.encode())
