@@ -56,13 +56,16 @@ class _Collector:
     def ended(self, exit_: Exit) -> None: ...
 
 
-async def run_once(children: ChildGroup, command: Command, *, timeout: float, limit: int = 4 * 2**20) -> Output:
-    """Run a program to its end without input, keeping `limit` bytes of its output. Raises TimeoutError. The program is
-    always dead afterwards."""
+async def run_once(
+    children: ChildGroup, command: Command, *, data: bytes = b"", timeout: float | None, limit: int = 4 * 2**20
+) -> Output:
+    """Run a program to its end with `data` as input, keeping `limit` bytes of its output. Raises TimeoutError. The
+    program is always dead afterwards."""
     stdout = HeadTail(limit, head=limit)
     child = await children.start(command, _Collector(stdout))
-    child.close_stdin()
     try:
+        child.write(data)
+        child.close_stdin()
         async with asyncio.timeout(timeout):
             exit_ = await child.wait()
     finally:

@@ -6,14 +6,11 @@ still be split.
 """
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from threading import Thread
-from typing import Any, Final, Generic, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 # ---- A timer that is cheap to reset: moving its deadline later costs nothing, because the event loop's old timer stays
 # and is reset only when it fires. A timer of the event loop costs as much as a small message, too much for an owner
@@ -110,87 +107,3 @@ class LoopThread:
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-
-
-# ---- Runs work, or a coroutine on a separate loop, in a thread of its own; cancelling the caller stops the work and
-# waits for its end. For work that takes minutes, which would fill the loop's thread pool, or keeps its thread busy,
-# which would delay the event loop.
-
-T = TypeVar("T")
-
-
-class Stopped(Exception):
-    """The work was stopped from outside."""
-
-
-async def in_own_thread(work: Callable[[], T], stop: Callable[[], None], name: str) -> T:
-    """Run `work` in its own thread. On cancellation call `stop()` and wait for `work`, so that it does not outlive the
-    caller."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-    done.add_done_callback(lambda future: future.cancelled() or future.exception())  # the caller may be gone
-
-    def succeed(result: T) -> None:
-        if not done.cancelled():
-            done.set_result(result)
-
-    def fail(failure: BaseException) -> None:
-        if not done.cancelled():
-            done.set_exception(failure)
-
-    def body() -> None:
-        try:
-            settle = partial(succeed, work())
-        except BaseException as failure:  # passed to the caller
-            settle = partial(fail, failure)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no waiter
-            loop.call_soon_threadsafe(settle)
-
-    threading.Thread(target=body, name=name, daemon=True).start()
-    try:
-        return await asyncio.shield(done)
-    except asyncio.CancelledError:
-        stop()
-        with contextlib.suppress(Exception):  # work that was stopped may fail: the caller only needs its end
-            await asyncio.shield(done)
-        raise
-
-
-async def in_own_loop(work: Callable[[], Coroutine[Any, Any, T]], name: str) -> T:
-    """Run a coroutine on its own event loop in its own thread."""
-    running = _OwnLoop(work)
-    return await in_own_thread(running.run, running.stop, name)
-
-
-class _OwnLoop(Generic[T]):
-    """`run` blocks its thread; `stop` may be called from any thread, at any time, repeatedly."""
-
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._work = work
-        self._lock = threading.Lock()
-        self._cancel: Callable[[], object] = lambda: None
-        self._stopped = False
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            self._cancel()
-
-    def run(self) -> T:
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
-            return runner.run(self._main())
-
-    async def _main(self) -> T:
-        loop = asyncio.get_running_loop()
-        task: asyncio.Task[T] = spawn(self._work(), "in-own-loop")
-        with self._lock:
-            self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-            if self._stopped:
-                self._cancel()
-        try:
-            return await task
-        except asyncio.CancelledError:
-            raise Stopped from None
-        finally:
-            with self._lock:
-                self._cancel = lambda: None  # the loop is about to close

@@ -20,7 +20,8 @@ from msgspec import Struct
 from ..core.account_usage import AccountUsage
 from ..core.errors import ErrorKind, GatewayError
 from ..core.records import Observer, RefusedRequest, TurnRecord
-from ..processes.child import CannotStart, Child, Command, Exit, start_child
+from ..processes.child import CannotStart, Command
+from ..processes.child_group import ChildGroup, run_once
 from ..processes.tasks import spawn
 
 log = logging.getLogger(__name__)
@@ -111,36 +112,15 @@ class HookQueue:
                 self._task.cancel()
 
 
-class _Ending:
-    """Discards a command's output and waits for its end."""
-
-    def __init__(self) -> None:
-        self.over: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
-
-    def data(self, data: bytes) -> None:
-        pass
-
-    def ended(self, exit_: Exit) -> None:
-        if not self.over.done():
-            self.over.set_result(exit_)
-
-
 def run_command(hook: CommandHook, environment: Mapping[str, str]) -> Send:
     async def send(event: str, body: bytes) -> None:
-        ending = _Ending()
         command = Command(hook.argv, None, command_environment(environment, event))
         try:
-            child: Child = await start_child(command, ending)
+            done = await run_once(ChildGroup(), command, data=body + b"\n", timeout=None, limit=0)
         except CannotStart as failure:
             raise HookFailed(str(failure)) from None
-        try:
-            child.write(body + b"\n")
-            child.close_stdin()
-            exit_ = await ending.over
-        finally:
-            await child.aclose()
-        if exit_.code:
-            raise HookFailed(f"`{hook.argv[0]}` ended with code {exit_.code}")
+        if done.code:
+            raise HookFailed(f"`{hook.argv[0]}` ended with code {done.code}")
 
     return send
 

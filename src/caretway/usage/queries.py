@@ -40,23 +40,6 @@ UNCACHED: Final = "max(0, coalesce(input, 0) - coalesce(cache_read, 0) - coalesc
 _LISTED: Final = f"""({UNCACHED} * price_input + coalesce(cache_read, 0) * price_read
     + coalesce(cache_write, 0) * price_write + coalesce(output, 0) * price_output) / 1e4"""
 """SQL for cents: prices are dollars for a million tokens."""
-_COLUMNS: Final = (
-    "responses",
-    "failed",
-    "refused",
-    "runs",
-    "unreported",
-    "at_least",
-    "input",
-    "cache_read",
-    "cache_write",
-    "output",
-    "reasoning",
-    "saved",
-    "told_cents",
-    "listed_cents",
-    "unpriced",
-)
 _TOTALS: Final = """SELECT g, {sums} FROM (
         SELECT {group} AS g, sum(session != 'refused') AS responses,
             sum(error != '' AND session != 'refused') AS failed, sum(session = 'refused') AS refused, 0 AS runs,
@@ -197,11 +180,11 @@ class LedgerQueries:
         """Yields the largest group first; hours and days in order. `all` is one row. Streamed, because there may be
         many groups."""
         self._price_models(span)
-        group = _GROUPS[by]
+        group, columns = _GROUPS[by], Totals.__struct_fields__[1:]
         if by == "kind" and self._db.execute("PRAGMA user_version").fetchone()[0] < HAS_KINDS:
             group = "''"
         query = _TOTALS.format(
-            sums=", ".join(f"sum({column})" for column in _COLUMNS),
+            sums=", ".join(f"sum({column})" for column in columns),
             group=group,
             uncached=UNCACHED,
             listed=_LISTED,
@@ -214,7 +197,7 @@ class LedgerQueries:
                     group,
                     **{
                         column: value if column.endswith("_cents") else int(value or 0)
-                        for column, value in zip(_COLUMNS, sums, strict=True)
+                        for column, value in zip(columns, sums, strict=True)
                     },
                 )
 

@@ -7,15 +7,14 @@ key.
 
 import json
 import logging
-import subprocess
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 from ....cursor.wire.messages import pb
-from ....processes.tasks import Stopped, in_own_thread
+from ....processes.child import Command
+from ....processes.child_group import ChildGroup, run_once
 from .confine import Workspace, shown
 from .search import Job
 
@@ -26,6 +25,8 @@ MAX_RESULTS: Final = 5_000
 MAX_FILES: Final = 100_000
 MAX_TOTAL_BYTES: Final = 1 << 30
 MAX_CONTEXT: Final = 100
+MAX_ANSWER: Final = 64 * 2**20
+"""Bytes of the worker's answer, which bounds its own results."""
 START_S: Final = 5.0
 """Seconds beyond the search's own time limit before a worker is killed."""
 
@@ -124,60 +125,18 @@ class Grep:
             output_bytes=self._output_bytes,
             max_file_bytes=self._max_file_bytes,
         )
-        worker = _Worker(job, self._environment)
-        outcome = await in_own_thread(worker.run, worker.stop, "local-tool-grep")
-        return result_of(args, job, outcome)
+        return result_of(args, job, await _searched(job, self._environment))
 
 
-class _Worker:
-    """One search process. `run` blocks its thread; `stop` may be called from any thread."""
-
-    def __init__(self, job: Job, environment: Mapping[str, str]) -> None:
-        self._job = job
-        self._environment = environment
-        self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
-        self._stopped = False
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stopped = True
-            if self._child is not None:
-                self._child.kill()
-
-    def run(self) -> Mapping[str, Any]:
-        with self._lock:
-            if self._stopped:
-                raise Stopped
-            child = self._child = subprocess.Popen(  # noqa: S603 - own interpreter, own module
-                [sys.executable, "-I", "-X", "utf8", "-m", search_module()],
-                env=dict(self._environment),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C at the gateway's terminal is not for the worker
-            )
-        with child:
-            try:
-                output, complaints = child.communicate(
-                    json.dumps(asdict(self._job)).encode(), self._job.seconds + START_S
-                )
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.communicate()
-                return {"error": f"the search took longer than {self._job.seconds:g} seconds; simplify the pattern"}
-            finally:
-                child.kill()
-        if self._stopped:
-            raise Stopped
-        if child.returncode:
-            log.error(
-                "search worker ended with %d: %s", child.returncode, complaints[-2000:].decode("utf-8", "replace")
-            )
-            return {"error": "the search failed"}
-        outcome: dict[str, Any] = json.loads(output)
-        return outcome
-
-
-def search_module() -> str:
-    return f"{__package__}.search"
+async def _searched(job: Job, environment: Mapping[str, str]) -> Mapping[str, Any]:
+    command = Command((sys.executable, "-I", "-X", "utf8", "-m", f"{__package__}.search"), None, environment)
+    data = json.dumps(asdict(job)).encode()
+    try:
+        done = await run_once(ChildGroup(), command, data=data, timeout=job.seconds + START_S, limit=MAX_ANSWER)
+    except TimeoutError:
+        return {"error": f"the search took longer than {job.seconds:g} seconds; simplify the pattern"}
+    if done.code:
+        log.error("search worker ended with %d: %s", done.code, done.stderr[-2000:])
+        return {"error": "the search failed"}
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome

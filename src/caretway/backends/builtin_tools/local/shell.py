@@ -14,15 +14,11 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Final, TypeVar
-
-from msgspec.structs import replace
 
 from ....cursor.wire.messages import pb
 from ....processes.child import CannotStart, Command
 from ....processes.child_group import Finished, run_to_end
-from ....processes.tasks import in_own_loop
 from ..execs import fill
 from .confine import PathRefused, Workspace, shown
 from .texts import share
@@ -192,21 +188,16 @@ class Shell:
         if "\0" in args.command:
             raise ValueError("the command contains a NUL byte")
         cwd = await asyncio.to_thread(working_directory, self._workspace, args.working_directory)
-        command = Command((self._program, "-c", args.command), cwd, self._environment | {"PWD": cwd})
-        work = partial(self._to_end, command, time_limit(args, self._timeout_s))
+        call = secrets.token_hex(16)
+        environment = self._environment | {"PWD": cwd, MARK: call}
+        command = Command((self._program, "-c", args.command), cwd, environment)
+        limit = time_limit(args, self._timeout_s)
         try:
-            return cwd, await in_own_loop(work, "local-tool-shell")
+            return cwd, await run_to_end(command, timeout_s=limit, output_bytes=self._output_bytes)
         except CannotStart as failure:
             raise failure.cause from failure
-
-    async def _to_end(self, command: Command, limit: float) -> Finished:
-        """Run the command to its end. This coroutine runs on its own event loop, which may block."""
-        call = secrets.token_hex(16)
-        marked = replace(command, environment={**command.environment, MARK: call})
-        try:
-            return await run_to_end(marked, timeout_s=limit, output_bytes=self._output_bytes)
         finally:
-            end_strays(call)
+            await asyncio.shield(asyncio.to_thread(end_strays, call))
 
 
 def _failed(result: Result, variant: str, args: pb.ShellArgs, failure: Exception) -> Result:

@@ -186,12 +186,12 @@ async def test_a_bug_is_a_typed_answer(
 
 
 async def test_bugs_in_processes_are_typed_answers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def bug(*_: object) -> None:
+    async def bug(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     local: LocalTools = tools(tmp_path)
-    monkeypatch.setattr("caretway.backends.builtin_tools.local.grep.in_own_thread", bug)
-    monkeypatch.setattr("caretway.backends.builtin_tools.local.shell.in_own_loop", bug)
+    monkeypatch.setattr("caretway.backends.builtin_tools.local.grep.run_once", bug)
+    monkeypatch.setattr("caretway.backends.builtin_tools.local.shell.run_to_end", bug)
     assert (await ask(local, "grep", pattern="x"))[0] == "error"
     assert (await ask(local, "shell", command="x"))[0] == "spawn_error"
     (reply,) = await answers(local, "shell_stream_args", {"command": "x"})
