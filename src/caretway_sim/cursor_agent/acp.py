@@ -195,7 +195,6 @@ class AcpServer:
             "session/new": self._new,
             "session/load": self._load,
             "session/resume": self._resume,
-            "session/list": self._list,
             "session/set_mode": lambda params: self._set(params, "mode", params.get("modeId")),
             "session/set_model": lambda params: self._set(params, "model", params.get("modelId")),
             "session/set_config_option": lambda params: self._set(params, params.get("configId"), params.get("value")),
@@ -272,7 +271,7 @@ class AcpServer:
                 "loadSession": True,
                 "mcpCapabilities": {"http": self.mcp != "old", "sse": self.mcp != "old"},
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
-                "sessionCapabilities": {"list": {}, **({} if self.mcp == "old" else {"resume": {}})},
+                "sessionCapabilities": {} if self.mcp == "old" else {"resume": {}},
             },
             "authMethods": [{"id": "cursor_login", "name": "Cursor login", "description": "Simulated"}],
         }
@@ -315,11 +314,6 @@ class AcpServer:
         session = self._sessions[chat.id] = Session(chat, Choices(self._picker).start(self._model))
         self._connect(session, params)
         return session
-
-    def _list(self, params: Mapping[str, Any]) -> object:
-        known = ((session.chat.id, session.cwd) for session in self._sessions.values() if session.chat.blocks)
-        wanted = params.get("cwd")
-        return {"sessions": [{"sessionId": one, "cwd": cwd} for one, cwd in known if wanted in (None, cwd)]}
 
     def _connect(self, session: Session, params: Mapping[str, Any]) -> None:
         session.cwd = str(params.get("cwd") or "")

@@ -1,4 +1,4 @@
-"""One warm ACP process: handshake, sign-in, sessions (new, resumed, loaded, listed), mode, model and its options,
+"""One warm ACP process: handshake, sign-in, sessions (new, resumed, loaded), mode, model and its options,
 prompts with images, cancel. Each call has a timeout; a line that is too long ends the process. Knows no turns.
 
 Speaks plain ACP, so any ACP agent works; only the methods with the prefix `EXTENSION` and the name of the sign-in
@@ -221,7 +221,7 @@ class AcpAgent:
     def __init__(self, setup: AcpSetup) -> None:
         self.sessions: dict[str, tuple[SessionOption, ...]] = {}
         """Sessions that this process holds in memory, with their options."""
-        self.can_load = self.can_resume = self.can_list = self.takes_images = self.takes_mcp = False
+        self.can_load = self.can_resume = self.takes_images = self.takes_mcp = False
         self._setup = setup
         self._rpc = Rpc(self._send, self)
         self._lines = LineReader(setup.line_bytes)
@@ -258,7 +258,7 @@ class AcpAgent:
         able = _object(found.get("agentCapabilities"))
         of_sessions = _object(able.get("sessionCapabilities"))
         self.can_load = able.get("loadSession") is True
-        self.can_resume, self.can_list = "resume" in of_sessions, "list" in of_sessions
+        self.can_resume = "resume" in of_sessions
         self.takes_images = _object(able.get("promptCapabilities")).get("image") is True
         self.takes_mcp = _object(able.get("mcpCapabilities")).get("http") is True
         methods = found.get("authMethods")
@@ -296,12 +296,6 @@ class AcpAgent:
     async def go_on(self, session: str, wish: ModelWish) -> None:
         """Continue a session in memory with the model of `wish`."""
         await self._set_options(session, self.sessions[session], wish)
-
-    async def listed_sessions(self, cwd: str) -> tuple[str, ...]:
-        """Ids of the sessions that the agent keeps for a directory; only the first page."""
-        answer = await self._call("session/list", {"cwd": cwd})
-        rows = answer.get("sessions")
-        return tuple(str(_object(row).get("sessionId")) for row in rows) if isinstance(rows, list) else ()
 
     async def _choose_mode(self, session: str, modes: Mapping[str, Any]) -> None:
         wanted = self._setup.mode

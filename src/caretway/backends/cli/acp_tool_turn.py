@@ -7,7 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -37,6 +37,9 @@ from .announced import Announcements
 from .prompt import CliChat, write_chat
 from .tool_server import SERVER, Answer, McpUse, listed_tools, refusal, tool_answer
 
+if TYPE_CHECKING:
+    from .native_tools import ClientTools
+
 VIA: Final = "acp-tools"
 LOOKED_AT_S: Final = 5.0
 """Seconds that a program may take to list the tools before it gets its prompt."""
@@ -47,23 +50,6 @@ UNANNOUNCED_S: Final = 2.0
 """Seconds that a step waits for the announcement of a call, which follows all earlier text, and for announced calls.
 A program whose output was cut has ended by then, and its step with it."""
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
-
-
-class ToolHost(Protocol):
-    """The backend's interface for a turn with tools."""
-
-    async def offer(self, turn: "AcpToolTurn") -> str:
-        """Offer the turn's tools and write the files that the program needs. Returns the MCP server's address."""
-        ...
-
-    def withdraw(self, url: str) -> None: ...
-
-    def refused(self, build: object, reason: str, *, for_good: bool) -> None:
-        """Send tools to this build as text, for some time or, with `for_good`, until it is updated."""
-
-    def parked(self, turn: "AcpToolTurn") -> None: ...
-
-    def unparked(self, turn: "AcpToolTurn") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +81,7 @@ class _Step:
 
 
 class AcpToolTurn(AcpTurn):
-    def __init__(self, *arguments: Any, offer: TurnOffer, host: ToolHost) -> None:
+    def __init__(self, *arguments: Any, offer: TurnOffer, host: "ClientTools") -> None:
         self.tools: Sequence[Mapping[str, Any]] = listed_tools(offer.specs)
         self._offer = offer
         self._host = host

@@ -64,7 +64,7 @@ def _quota(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
 def _exhausted(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
     """The error for a bare `resource_exhausted`, which has many causes: a large prompt means a full context."""
     if at.half_full:
-        return _overflow(said, match, at)
+        return GatewayError(*_OVERFLOW)
     hint = without_reason(AskedRun(at.model, only=PROGRAM_CAUSES))
     return GatewayError(ErrorKind.REFUSED, "Cursor refused the run and gives no reason.", hint, code=NO_REASON)
 
@@ -86,20 +86,6 @@ def _rate(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
     )
 
 
-def _overflow(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
-    return GatewayError(
-        ErrorKind.CONTEXT_TOO_LONG, "The conversation is too long for the model.", "Compact it, or start a new one."
-    )
-
-
-def _signed_out(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
-    return GatewayError(
-        ErrorKind.SIGNED_OUT,
-        "cursor-agent is not signed in.",
-        "Run `cursor-agent login`, or `caretway login --backend cli`.",
-    )
-
-
 def _untrusted(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
     return GatewayError(
         ErrorKind.INTERNAL,
@@ -114,24 +100,31 @@ def _down(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
     return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cursor-agent cannot reach Cursor ({said_so}).", _NETWORK_HINT)
 
 
-def _deprecated(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
-    return GatewayError(
-        ErrorKind.UPSTREAM_DEPRECATED,
-        "Cursor no longer serves this version of cursor-agent.",
-        "Run `cursor-agent update`.",
-    )
-
-
 def _internal(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
     shown = " ".join(said.split())[:_SHOWN_CHARS]
     return GatewayError(ErrorKind.UPSTREAM_ERROR, f"Cursor reports a failure of its own: {shown}", _AGAIN)
 
 
-def _gone(said: str, match: re.Match[str], at: Circumstances) -> GatewayError:
-    return GatewayError(ErrorKind.TURN_GONE, "cursor-agent no longer has the chat that was to be resumed.")
-
-
 Make = Callable[[str, re.Match[str], Circumstances], GatewayError]
+Fixed = tuple[ErrorKind, str] | tuple[ErrorKind, str, str]
+"""An error that does not depend on the text: kind, message, hint."""
+
+_OVERFLOW: Final = (
+    ErrorKind.CONTEXT_TOO_LONG,
+    "The conversation is too long for the model.",
+    "Compact it, or start a new one.",
+)
+_SIGNED_OUT: Final = (
+    ErrorKind.SIGNED_OUT,
+    "cursor-agent is not signed in.",
+    "Run `cursor-agent login`, or `caretway login --backend cli`.",
+)
+_DEPRECATED: Final = (
+    ErrorKind.UPSTREAM_DEPRECATED,
+    "Cursor no longer serves this version of cursor-agent.",
+    "Run `cursor-agent update`.",
+)
+_GONE: Final = (ErrorKind.TURN_GONE, "cursor-agent no longer has the chat that was to be resumed.")
 
 _MODEL_WORDS: Final = r"cannot use this model|model [\"'`]?[\w.\-\[\]=,]*[\"'`]? ?(?:was |is )?not found"
 _AUTH_WORDS: Final = (
@@ -144,19 +137,19 @@ _NETWORK_WORDS: Final = (
     r"\bE(?:CONNREFUSED|NOTFOUND|TIMEDOUT|CONNRESET|HOSTUNREACH|NETUNREACH|AI_AGAIN|PIPE)\b|fetch failed|"
     r"socket hang up|network error|\bunavailable\b"
 )
-_ROWS: Final[tuple[tuple[str, Make], ...]] = (
+_ROWS: Final[tuple[tuple[str, Make | Fixed], ...]] = (
     (_MODEL_WORDS + r"|invalid model|unknown model|no such model", _model),
     (r"usage limit|hit your (?:\w+ )?limit|\bquota\b|out of (?:credits|requests)|spend(?:ing)? limit", _quota),
     (r"not (?:included|available) in your(?: current)? plan|plan does(?: not|n't) include", _plan),
     (r"rate.?limit|too many requests|\b429\b", _rate),
-    (r"context (?:length|window|limit|is too)|(?:prompt|conversation|input|request) (?:is )?too long", _overflow),
+    (r"context (?:length|window|limit|is too)|(?:prompt|conversation|input|request) (?:is )?too long", _OVERFLOW),
     (r"resource_exhausted", _exhausted),
-    (_AUTH_WORDS, _signed_out),
-    (r"no longer supported|please (?:update|upgrade)|\bERROR_DEPRECATED\b", _deprecated),
+    (_AUTH_WORDS, _SIGNED_OUT),
+    (r"no longer supported|please (?:update|upgrade)|\bERROR_DEPRECATED\b", _DEPRECATED),
     (r"workspace trust required|pass --trust|do(?:es)? not trust this", _untrusted),
     (_NETWORK_WORDS, _down),
-    (r"(?:session|chat|conversation|thread)[^\n]{0,80}?(?:not found|expired|does not exist)", _gone),
-    (r"no such (?:session|chat|conversation|thread)", _gone),
+    (r"(?:session|chat|conversation|thread)[^\n]{0,80}?(?:not found|expired|does not exist)", _GONE),
+    (r"no such (?:session|chat|conversation|thread)", _GONE),
     (r"\[internal\]", _internal),
 )
 TABLE: Final = tuple((re.compile(words, re.IGNORECASE), make) for words, make in _ROWS)
@@ -173,7 +166,7 @@ def classify(said: str, at: Circumstances) -> GatewayError:
     said = at.clean(plain(said)).strip()
     for words, make in TABLE:
         if (match := words.search(said)) is not None:
-            return make(said, match, at)
+            return GatewayError(*make) if isinstance(make, tuple) else make(said, match, at)
     return _unknown(said, at)
 
 
@@ -188,8 +181,8 @@ def _unknown(said: str, at: Circumstances) -> GatewayError:
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, f"cursor-agent was killed by signal {-at.exit_code}.", shown or _AGAIN
         )
-    if (match := _LOOSE_AUTH.search(said)) is not None:
-        return _signed_out(said, match, at)
+    if _LOOSE_AUTH.search(said) is not None:
+        return GatewayError(*_SIGNED_OUT)
     if at.exit_code == 0:  # other output does not explain the failure
         return GatewayError(
             ErrorKind.UPSTREAM_DOWN, "cursor-agent ended before its answer did (exit code 0).", shown or _AGAIN

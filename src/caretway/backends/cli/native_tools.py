@@ -159,6 +159,7 @@ class ClientTools:
     # ---- calls from turns
 
     async def offer(self, turn: AcpToolTurn) -> str:
+        """Offer the turn's tools, and write the files that the program needs. Returns the MCP server's address."""
         if self._approvals is None:
             self._approvals = Approvals(Path(self._home), self.workspace())
             self._approvals.allow(own_tools=self._own_tools)
@@ -176,6 +177,7 @@ class ClientTools:
             self._approvals.take_back(url)
 
     def refused(self, build: object, reason: str, *, for_good: bool) -> None:
+        """Send tools to this build as text, for some time or, with `for_good`, until it is updated."""
         if self._refusals.get(build, ("",))[0] != reason:
             log.warning("cursor-agent gets clients' tools as text: %s", reason)
         self._refusals = {build: (reason, math.inf if for_good else time.monotonic())}

@@ -231,7 +231,7 @@ class ToolServer:
     ) -> bool:
         headers = [("content-type", _EVENTS), ("cache-control", "no-cache"), ("transfer-encoding", "chunked")]
         writer.write(connection.send(h11.Response(status_code=200, headers=headers)) or b"")
-        waiting = spawn(_awaited(turn, use), "cursor-agent-tool")
+        waiting = spawn(turn.called(use), "cursor-agent-tool")
         listening = spawn(_hung_up(reader), "cursor-agent-tool-hang-up")
         signs = 0
         try:
@@ -261,10 +261,6 @@ async def _hung_up(reader: asyncio.StreamReader) -> None:
     """Wait until the client disconnects, or sends data, which it may not do before the answer is complete."""
     with suppress(OSError):
         await reader.read(1)
-
-
-async def _awaited(turn: OfferingTurn, use: McpUse) -> Answer:
-    return await turn.called(use)
 
 
 def _event(message: Mapping[str, Any]) -> bytes:
