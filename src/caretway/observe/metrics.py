@@ -227,6 +227,7 @@ DURATION: Final = Family(
     ("backend", "model", "session"),
     _MODEL,
 )
+_COUNTERS: Final = (RESPONSES, CALLS, REASONS, RECOVERIES, REFUSED, RUNS, TOKENS, REASONING)
 
 _STARTED: Final = time.time()
 _CPU: Final = Family("process_cpu_seconds_total", "Seconds of CPU time that the gateway has used, user and system.")
@@ -263,14 +264,7 @@ class Metrics(Observer):
         self._models = Names(MAX_MODELS)
         self._keys = Names(MAX_KEYS)
         self._why = Names(MAX_REASONS)
-        self._responses = CounterFamily(RESPONSES)
-        self._calls = CounterFamily(CALLS)
-        self._reasons = CounterFamily(REASONS)
-        self._recoveries = CounterFamily(RECOVERIES)
-        self._refused = CounterFamily(REFUSED)
-        self._runs = CounterFamily(RUNS)
-        self._tokens = CounterFamily(TOKENS)
-        self._reasoning = CounterFamily(REASONING)
+        self._counters = {family: CounterFamily(family) for family in _COUNTERS}
         self._first = HistogramFamily(FIRST_EVENT, FIRST_EVENT_BUCKETS)
         self._duration = HistogramFamily(DURATION, DURATION_BUCKETS)
         self._response_series: dict[tuple[str | bool, ...], _ResponseSeries] = {}
@@ -293,7 +287,7 @@ class Metrics(Observer):
         if series.calls is not None:
             series.calls[0] += record.calls
         for recovery in record.recoveries:
-            self._recoveries.add(recovery)
+            self._counters[RECOVERIES].add(recovery)
         series.duration.observe(record.total_ms / 1000)
         if record.first_event_ms is not None:
             series.first.observe(record.first_event_ms / 1000)
@@ -317,9 +311,9 @@ class Metrics(Observer):
         backend, session = record.backend, record.session
         model, key = self._models.label(record.model), self._keys.label(record.caller.key)
         found = self._response_series[alike] = _ResponseSeries(
-            self._responses.cell((record.dialect, backend, model, key, session, record.outcome)),
-            self._calls.cell((backend, model, key)) if record.calls else None,
-            self._reasons.cell((session, self._why.label(record.reason))),
+            self._counters[RESPONSES].cell((record.dialect, backend, model, key, session, record.outcome)),
+            self._counters[CALLS].cell((backend, model, key)) if record.calls else None,
+            self._counters[REASONS].cell((session, self._why.label(record.reason))),
             self._first.spread((backend, model, session)),
             self._duration.spread((backend, model, session)),
         )
@@ -330,21 +324,21 @@ class Metrics(Observer):
             self._run_series.clear()
         backend, model, key, session, outcome = alike
         model, key = self._models.label(model), self._keys.label(key)
-        tokens = [self._tokens.cell((kind, model, key)) for kind in KINDS]
+        tokens = [self._counters[TOKENS].cell((kind, model, key)) for kind in KINDS]
         found = self._run_series[alike] = _RunSeries(
-            self._runs.cell((backend, model, key, session, outcome)),
-            (*tokens, self._reasoning.cell((model, key))),
+            self._counters[RUNS].cell((backend, model, key, session, outcome)),
+            (*tokens, self._counters[REASONING].cell((model, key))),
         )
         return found
 
     def request_refused(self, record: RefusedRequest) -> None:
-        self._refused.add((record.dialect, record.kind))
+        self._counters[REFUSED].add((record.dialect, record.kind))
 
     def render_for(self, key: str) -> bytes:
         """The counts of one key. Keys beyond the label limit share a label and get no counts."""
         lines = gauge_lines(BUILD, {(__version__,): 1})
-        for family in (self._responses, self._calls, self._runs, self._tokens, self._reasoning):
-            lines += family.lines(key if key != OTHER else "")
+        for family in (RESPONSES, CALLS, RUNS, TOKENS, REASONING):
+            lines += self._counters[family].lines(key if key != OTHER else "")
         return ("\n".join(lines) + "\n").encode()
 
     def render(self, gauges: Mapping[str, int]) -> bytes:
@@ -352,19 +346,9 @@ class Metrics(Observer):
         lines = gauge_lines(BUILD, {(__version__,): 1})
         for name, value in gauges.items():
             lines += gauge_lines(Family(f"caretway_{name}", GAUGES[name]), {(): value})
-        for family in (
-            self._responses,
-            self._calls,
-            self._reasons,
-            self._recoveries,
-            self._refused,
-            self._runs,
-            self._tokens,
-            self._reasoning,
-            self._first,
-            self._duration,
-        ):
+        for family in self._counters.values():
             lines += family.lines()
+        lines += [*self._first.lines(), *self._duration.lines()]
         if self.more is not None:
             lines += self.more()
         lines += _process_lines()

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, Protocol
@@ -23,8 +22,6 @@ from .tasks import spawn
 # ---- Starts a program in its own session and process group (vfork, explicit environment), signals the whole group, and
 # reaps the leader last, so that its process id is not reused. Blocking; standard library only.
 
-_POLL_S = 0.02
-
 
 def start(
     argv: Sequence[str],
@@ -32,7 +29,6 @@ def start(
     cwd: str | None,
     environment: Mapping[str, str],
     stdin: int = subprocess.PIPE,
-    stdout: int = subprocess.PIPE,
 ) -> "Group":
     """Start the program with this environment and only the three standard descriptors. Raises OSError or ValueError."""
     leader = subprocess.Popen(  # noqa: S603 - what is run is the caller's choice; no shell
@@ -40,7 +36,7 @@ def start(
         cwd=cwd,
         env=dict(environment),
         stdin=stdin,
-        stdout=stdout,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
         bufsize=0,
@@ -58,9 +54,9 @@ class Group:
 
     def signal(self, number: int) -> None:
         """Signal the whole group; does nothing once the leader is reaped."""
-        if self._reaped:
-            return
-        signal_group(self.pid, number)
+        if not self._reaped:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; on macOS: only zombies are left
+                os.killpg(self.pid, number)
 
     def wait(self) -> None:
         """Block until the leader has ended."""
@@ -70,40 +66,12 @@ class Group:
         with contextlib.suppress(ChildProcessError):  # already reaped
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
 
-    def ends_within(self, seconds: float) -> bool:
-        """Wait at most this long for the leader to end. Returns whether it ended."""
-        until = time.monotonic() + seconds
-        while not self._has_ended():
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_POLL_S)
-        return True
-
-    def _has_ended(self) -> bool:
-        if not hasattr(os, "waitid"):
-            return self.leader.poll() is not None
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-        except ChildProcessError:
-            return True
-
     def reap(self) -> int:
         """Kill the rest of the group. Returns the leader's exit code, negative for a signal. May be called again."""
         self.signal(signal.SIGKILL)
         code = self.leader.wait()
         self._reaped = True
         return code
-
-    def end(self, grace: float) -> int:
-        """SIGTERM to the group, SIGKILL if the leader has not ended after `grace` seconds. Returns its exit code."""
-        self.signal(signal.SIGTERM)
-        self.ends_within(grace)
-        return self.reap()
-
-
-def signal_group(group: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; or, on macOS, only zombies are left
-        os.killpg(group, number)
 
 
 # ---- Keeps the beginning and the end of a command's output, with a mark for the bytes left out; decodes UTF-8 that was

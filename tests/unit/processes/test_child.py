@@ -95,27 +95,11 @@ def close(group: Group) -> None:
         pipe.close()
 
 
-def test_one_that_goes_when_it_is_asked() -> None:
-    group = shell_of_group("trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done")
-    assert said(group) == "ready"
-    assert not group.ends_within(0)
-    assert group.end(grace=20) == 7
-    close(group)
-
-
-def test_one_that_does_not() -> None:
-    group = shell_of_group("trap '' TERM; echo ready; while :; do sleep 0.01; done")
-    assert said(group) == "ready"
-    assert group.end(grace=0.05) == -signal.SIGKILL
-    close(group)
-
-
 def test_the_group_dies_before_its_leader_is_reaped() -> None:
     """A grandchild holds the output: nothing more comes of it, so it is dead when `reap` is back."""
     group = shell_of_group("{ echo child; exec sleep 600; } & exit 3")
     assert said(group) == "child"
     group.wait()
-    assert group.ends_within(0)
     os.kill(group.pid, 0)  # dead, and not reaped: the number is still its own
     assert group.reap() == 3
     with pytest.raises(ProcessLookupError):
@@ -127,10 +111,10 @@ def test_the_group_dies_before_its_leader_is_reaped() -> None:
 def test_once_reaped_its_number_may_be_anothers(monkeypatch: pytest.MonkeyPatch) -> None:
     group = shell_of_group("exit 0")
     assert group.reap() in (0, -signal.SIGKILL)
-    code = group.end(grace=20)
+    code = group.reap()
     monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("somebody was signalled"))
     group.signal(signal.SIGTERM)
-    assert (group.end(grace=20), group.ends_within(0)) == (code, True)
+    assert group.reap() == code
     close(group)
 
 
@@ -139,7 +123,6 @@ def test_somebody_else_reaped_it() -> None:
     group = shell_of_group("exit 3")
     os.waitpid(group.pid, 0)
     group.wait()
-    assert group.ends_within(0)
     assert group.reap() == 0  # as `subprocess` has it: the code is not known any more
     close(group)
 

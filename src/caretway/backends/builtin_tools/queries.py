@@ -6,6 +6,7 @@ the account's quota.
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from operator import attrgetter
 from typing import Final, Literal
 
 from ...core.events import WebSearch, WebSource
@@ -17,6 +18,18 @@ NO_PERSON: Final = "Nobody can be asked: this client answers through an API. Dec
 NO_WEB: Final = "Web search is turned off here. Answer from what you know."
 NO_WEB_SEARCH: Final = "You have no web search in this conversation. If you are asked for one, say so."
 _OF_THE_WEB: Final = ("web", "brows", "internet", "url")
+
+
+_REFUSALS: Final = {
+    "switch_mode_request_query": "switch_mode_request_response.rejected.reason",
+    "ask_question_interaction_query": "ask_question_interaction_response.result.rejected.reason",
+    "pr_management_request_query": "pr_management_result.rejected.reason",
+    "mcp_auth_request_query": "mcp_auth_request_response.rejected.reason",
+    "generate_image_request_query": "generate_image_request_response.rejected.reason",
+    "replace_env_args": "replace_env_result.failure.error_message",
+    "connect_scm_request_query": "connect_scm_request_response.rejected.reason",
+}
+"""Query -> the field of the response that refuses it."""
 
 
 def web_refusal(by: WebSearchBy, offered: Iterable[str]) -> str:
@@ -47,24 +60,13 @@ def answer_query(query: pb.InteractionQuery, web: WebSearchBy, offered: Collecti
             _web(response.web_search_request_response, web, offered)
         case "web_fetch_request_query":
             _web(response.web_fetch_request_response, web, offered)
-        case "switch_mode_request_query":
-            response.switch_mode_request_response.rejected.reason = NO_PERSON
-        case "ask_question_interaction_query":
-            response.ask_question_interaction_response.result.rejected.reason = NO_PERSON
         case "create_plan_request_query":
             response.create_plan_request_response.result.success.SetInParent()  # `plan_text` shows the plan
         case "setup_vm_environment_args":
             response.setup_vm_environment_result.success.SetInParent()  # there is no other answer
-        case "pr_management_request_query":
-            response.pr_management_result.rejected.reason = NO_PERSON
-        case "mcp_auth_request_query":
-            response.mcp_auth_request_response.rejected.reason = NO_PERSON
-        case "generate_image_request_query":
-            response.generate_image_request_response.rejected.reason = NO_PERSON
-        case "replace_env_args":
-            response.replace_env_result.failure.error_message = NO_PERSON
-        case "connect_scm_request_query":
-            response.connect_scm_request_response.rejected.reason = NO_PERSON
+        case str(kind) if kind in _REFUSALS:
+            refusal, _, reason = _REFUSALS[kind].rpartition(".")
+            setattr(attrgetter(refusal)(response), reason, NO_PERSON)
         case _:
             pass
     return pb.AgentClientMessage(interaction_response=response).SerializeToString()

@@ -227,26 +227,24 @@ class ModelList:
     def _load(self) -> None:
         try:
             with open_file(self._file) as file:
-                kept: Any = msgspec.json.decode(file.read(MAX_BYTES))
-            self._models = tuple(_row(row) for row in kept["models"])
-            self._fetched_at = float(kept["fetched_at"])
-        except (OSError, msgspec.DecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            self._models = ()  # no list yet, or a list of another version
+                kept = msgspec.json.decode(file.read(MAX_BYTES), type=_Kept)
+        except (OSError, msgspec.DecodeError, RecursionError):
+            return  # no list yet, or a list of another version
+        self._models, self._fetched_at = kept.models, kept.fetched_at
 
     def _save(self) -> None:
-        rows = [
-            {"id": one.id, "name": one.name, "reasoning": one.reasoning, "parameters": one.parameters}
-            for one in self._models
-        ]
+        kept = msgspec.json.encode(_Kept(self._fetched_at, self._models))
         try:
-            write_file(self._file, msgspec.json.encode({"fetched_at": self._fetched_at, "models": rows}), durable=False)
+            write_file(self._file, kept, durable=False)
         except OSError as failure:
             log.warning("the model list cannot be kept in %s: %s", self._file, failure)
 
 
-def _row(kept: Mapping[str, Any]) -> ModelInfo:
-    parameters = tuple((key, tuple(values)) for key, values in kept.get("parameters", ()))
-    return ModelInfo(kept["id"], kept["name"], reasoning=kept["reasoning"], parameters=parameters)
+class _Kept(msgspec.Struct, frozen=True):
+    """The file with the list."""
+
+    fetched_at: float
+    models: tuple[ModelInfo, ...]
 
 
 # ---- a session's model and its options

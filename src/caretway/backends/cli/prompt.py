@@ -15,9 +15,10 @@ from typing import Final
 
 import msgspec
 
-from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult
+from ...core.request import Image, Message, Reasoning, Role, Text, ToolCall, ToolResult, last_answer
 from ...core.turn import Snapshot
 from ...storage.private_file import open_file, write_file
+from ..text_protocol.prompt import HEAD, images_of
 
 # ---- The cursor-agent chats that a turn may continue: one file for each chat with its number of turns, taken by one
 # turn only; at most 1000, the oldest are removed. Also the content of this backend's snapshots.
@@ -98,9 +99,6 @@ _HEADS: Final = {
     Role.TOOL: "User: ",
 }
 _ROLE_HEAD: Final = re.compile(r"^(?=\\*(?:System:|User:|Assistant:))", re.MULTILINE | re.IGNORECASE)
-_ANY_HEAD: Final = re.compile(
-    r"^(?=\\*(?:System:|User:|Assistant:|\[Tool result for |\[Called tool: ))", re.MULTILINE | re.IGNORECASE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ class Prompt:
 
 
 def render(messages: Sequence[Message]) -> Prompt:
-    images = tuple(part for message in messages for part in _pictures(message))
+    images = tuple(part for message in messages for part in images_of(message))
     if len(messages) == 1 and messages[0].role is Role.USER:
         return Prompt(messages[0].text, images)
     blocks = (_HEADS[message.role] + text for message in messages if (text := _text(message)))
@@ -119,24 +117,13 @@ def render(messages: Sequence[Message]) -> Prompt:
 
 def tail(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages after the last answer, for a chat that knows the earlier messages."""
-    answered = max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
-    return tuple(messages[answered:])
-
-
-def _pictures(message: Message) -> tuple[Image, ...]:
-    found: list[Image] = []
-    for part in message.parts:
-        if isinstance(part, Image):
-            found.append(part)
-        elif isinstance(part, ToolResult):
-            found += [inner for inner in part.content if isinstance(inner, Image)]
-    return tuple(found)
+    return tuple(messages[last_answer(messages) :])
 
 
 def _text(message: Message) -> str:
     pieces: list[str] = []
     backslash = r"\\"
-    head = _ROLE_HEAD if message.role is Role.ASSISTANT else _ANY_HEAD  # an answer's text holds its own calls
+    head = _ROLE_HEAD if message.role is Role.ASSISTANT else HEAD  # an answer's text holds its own calls
     for part in message.parts:
         match part:
             case Text(text=text):
@@ -144,7 +131,7 @@ def _text(message: Message) -> str:
             case ToolCall(name=name, arguments=arguments):
                 pieces.append(f"\n[Called tool: {name}({arguments})]")
             case ToolResult(call_id=call):
-                pieces.append(f"\n[Tool result for {call}]: {_ANY_HEAD.sub(backslash, part.text)}")
+                pieces.append(f"\n[Tool result for {call}]: {HEAD.sub(backslash, part.text)}")
             case Image():
                 pieces.append("[image]")
             case Reasoning():

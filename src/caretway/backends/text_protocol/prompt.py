@@ -42,7 +42,7 @@ _WORDS: Final = r"/?(?:invoke|tool_result|tool_bridge|function_list)\b"
 _TAG: Final = re.compile(rf"<(?=\\*{_WORDS})", re.IGNORECASE)
 _TRIGGER: Final = re.compile(r"<<(?=\\*CALL_)", re.IGNORECASE)
 _IN_JSON: Final = re.compile(rf"<(?={_WORDS}|<CALL_)", re.IGNORECASE)
-_HEAD: Final = re.compile(
+HEAD: Final = re.compile(
     r"^(?=\\*(?:System:|User:|Assistant:|\[Tool result for |\[Called tool: ))", re.MULTILINE | re.IGNORECASE
 )
 _NOT_IN_ATTRIBUTES: Final = re.compile(r'[\x00-\x1f"<>\[\]]')
@@ -55,7 +55,7 @@ def quote(text: str) -> str:
 
 def quote_lines(text: str) -> str:
     """Quote a text in a transcript, where the start of a line also has a meaning."""
-    return _HEAD.sub(r"\\", quote(text))
+    return HEAD.sub(r"\\", quote(text))
 
 
 def quote_json(text: str) -> str:
@@ -239,7 +239,7 @@ def prepare(request: TurnRequest, manner: Manner) -> TurnRequest:
     if plain and (manner.style == "tags" or len(messages) < 2):
         return replace(request, tools=(), tool_choice=ToolChoice())
     messages = in_place(messages)
-    answered = _answered(messages) if manner.continued else 0
+    answered = last_answer(messages) if manner.continued else 0
     known, messages = messages[:answered], messages[answered:]
     prompt = (
         _transcript(request, messages, manner) if manner.style == "transcript" else _tagged(request, messages, manner)
@@ -266,10 +266,6 @@ def mentions(request: TurnRequest, trigger: str) -> bool:
 
 def _has_tool_parts(messages: Sequence[Message]) -> bool:
     return any(isinstance(part, ToolCall | ToolResult) for message in messages for part in message.parts)
-
-
-def _answered(messages: Sequence[Message]) -> int:
-    return max((n for n, message in enumerate(messages, 1) if message.role is Role.ASSISTANT), default=0)
 
 
 def _instructions(request: TurnRequest, manner: Manner) -> list[str]:
@@ -342,7 +338,7 @@ def _tagged_message(
         blocks.append(text)
     if manner.thinking and message.role is Role.USER:
         blocks.append(HINT)
-    return Message(Role.USER, (Text("\n\n".join(blocks)), *_images(message)))
+    return Message(Role.USER, (Text("\n\n".join(blocks)), *images_of(message)))
 
 
 def _said_and_called(message: Message, manner: Manner, explained: bool) -> Iterator[str]:
@@ -365,7 +361,7 @@ def tool_result(call_id: str, name: str, text: str, *, is_error: bool = False) -
     return f'<tool_result id="{quote_attribute(call_id)}"{named}{failed}>\n{quote(text)}\n</tool_result>'
 
 
-def _images(message: Message) -> Iterator[Image]:
+def images_of(message: Message) -> Iterator[Image]:
     for part in message.parts:
         if isinstance(part, Image):
             yield part
@@ -387,7 +383,7 @@ def _transcript(request: TurnRequest, messages: Sequence[Message], manner: Manne
         blocks += instructions
     for message in messages:
         blocks += _transcript_blocks(message, manner)
-    images = [image for message in messages for image in _images(message)]
+    images = [image for message in messages for image in images_of(message)]
     return (Message(Role.USER, (Text("\n\n".join(blocks)), *images)),)
 
 

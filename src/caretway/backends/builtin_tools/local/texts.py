@@ -27,7 +27,6 @@ class Excerpt:
     text: str
     total_lines: int
     """The official client's count: a final line break starts another line."""
-    first_line: int
     truncated: bool
 
 
@@ -56,8 +55,8 @@ def excerpt(
     elif not complete and end == len(data):
         text = _marked(text, f"the file is too large: only its first {len(data)} bytes can be read here")
     else:
-        return Excerpt(text, total, first, truncated=False)
-    return Excerpt(text, total, first, truncated=True)
+        return Excerpt(text, total, truncated=False)
+    return Excerpt(text, total, truncated=True)
 
 
 def _way_on(first: int, reached: int) -> str:
