@@ -290,8 +290,8 @@ class _Fitting:
 
 
 def plain_enum(schema: Mapping[str, Any], *, unions: bool = True) -> dict[str, Any] | None:
-    """The schema without a mixed enum; None if there is none. Without `unions`, mixed values become a list of types,
-    and only the description lists the strings."""
+    """The schema without its mixed enum; None if it has no mixed enum. Without `unions`, mixed values become a list of
+    types, and only the description lists the strings."""
     if "enum" not in schema and "const" not in schema:
         return None
     values = values_of(schema)

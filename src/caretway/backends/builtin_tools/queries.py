@@ -41,7 +41,8 @@ def web_refusal(by: WebSearchBy, offered: Iterable[str]) -> str:
 
 
 def web_rule(by: WebSearchBy, offered: Iterable[str]) -> str:
-    """For the model, if the client offers its provider's web search and nobody searches; empty if somebody does."""
+    """The rule for the model if the client offers its provider's web search, but neither Cursor nor a client's tool can
+    search; otherwise empty."""
     return NO_WEB_SEARCH if by != "cursor" and web_refusal(by, offered) == NO_WEB else ""
 
 
