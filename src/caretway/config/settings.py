@@ -159,7 +159,7 @@ class Settings:
     trace: Path | None = field(
         default=None,
         metadata=_server(
-            _DIRECTORY, "Directory to record the wire traffic of this run in, redacted, for a bug report."
+            _DIRECTORY, "Directory for a redacted recording of this run's wire traffic, for a bug report."
         ),
     )
     trace_content: bool = field(
@@ -263,7 +263,7 @@ class Settings:
     )
     agent_url: str = field(
         default="https://api2.cursor.sh",
-        metadata=_cursor(URL, "Base URL of Cursor, or of a stand-in for it: sign-in, API and runs at once."),
+        metadata=_cursor(URL, "Base URL of Cursor, or of a stand-in for it, for sign-in, API and runs."),
     )
     api_url: str = field(
         default="",
@@ -286,7 +286,7 @@ class Settings:
     agent_ca: Path | None = field(
         default=None,
         metadata=_cursor(
-            _FILE, "PEM file with certificate authorities to trust besides the system's, in proxies too.", exists="file"
+            _FILE, "PEM file with certificate authorities to trust in addition to the system's.", exists="file"
         ),
     )
     proxy: str | None = field(
@@ -393,7 +393,7 @@ class Settings:
         default=False,
         metadata=_sessions(
             SWITCH,
-            "Require a tool call when tools are offered: an answer without one is asked for once more, then taken. "
+            "Require a tool call when tools are offered: if the answer has none, ask once more, then accept it. "
             "An answer to tool results needs no call.",
             extra_env=("KILO_TOOL_STRICT",),
         ),
@@ -435,7 +435,8 @@ class Settings:
         default=2,
         metadata=_sessions(
             integer(0),
-            "How often a call may repeat with the same result (a look or a command: 5 times as often); 0 is off.",
+            "How often a call may repeat with the same result (5 times as often if it only looks or runs a command); "
+            "0 is off.",
             extra_env=("TOOL_LOOP_MAX_REPEAT",),
         ),
     )
@@ -463,7 +464,7 @@ class Settings:
     )
     ledger_max_age: float = field(
         default=400 * 86400.0,
-        metadata=_sessions(_GRACE, "Forget what was used longer ago than this (`caretway usage`); 0 keeps no ledger."),
+        metadata=_sessions(_GRACE, "Delete records of usage older than this (`caretway usage`); 0 keeps no ledger."),
     )
     prices: Mapping[str, object] | None = field(
         default=None,
@@ -578,7 +579,7 @@ class Settings:
         default=2048, metadata=_limit(integer(1), "How many client connections may be open at once.", advanced=True)
     )
     response_timeout: float = field(
-        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, waiting for its first event included.")
+        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, including the wait for its first event.")
     )
 
     cluster: str | None = field(
@@ -593,7 +594,7 @@ class Settings:
     cluster_name: str = field(
         default="default",
         metadata=_cluster(
-            NAME, "Prefix of the names of all its rows, so that two clusters can share one Redis.", advanced=True
+            NAME, "Prefix of all names in Redis, so that two clusters can share one Redis.", advanced=True
         ),
     )
     cluster_key: str | None = field(
