@@ -68,6 +68,7 @@ from .sessions.store import SqliteStore, StoredConversations
 from .sessions.write_behind import WriteBehind
 from .upstream import (
     account_source,
+    billed_source,
     build_backend,
     dialler,
     holder,
@@ -440,6 +441,14 @@ def open_tenant(
     def replica() -> str:
         return REPLICA if cluster is None else cluster.hops.id
 
+    run_ended = services.observer.run_ended
+    if (billed := billed_source(backend)) is not None:
+        from .usage.billed import BilledRuns
+
+        billed_runs = BilledRuns(billed, run_ended, services.budgets.correct)
+        stack.push_async_callback(billed_runs.aclose)
+        run_ended = billed_runs.run_ended
+
     scope = f"{backend.name} {hosts(settings).api} {holder(settings).identity}"
     sessions = Sessions(
         backend,
@@ -461,7 +470,7 @@ def open_tenant(
         ),
         store=services.store,
         guard=guard,
-        run_ended=services.observer.run_ended,
+        run_ended=run_ended,
         charges=services.budgets,
         replica=replica,
     )

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .mcp.sign_ins import SignInFile
     from .observe.trace import Trace
     from .processes.child import Child, Command
+    from .usage.billed import AskBilled
 
 REST_URL: Final = "https://api.cursor.com"
 NO_KEY_SENT: Final = ("Here every client brings its own Cursor API key.", SEND_KEY)
@@ -283,6 +284,11 @@ def events_source(backend: Backend) -> Callable[..., Awaitable[UsageEvents]] | N
     """The call that lists the cost of single runs (`UsageApi.events`), None if the backend has none."""
     counted = _inner(backend)
     return counted.usage.events if isinstance(counted, AgentBackend) else None
+
+
+def billed_source(backend: Backend) -> "AskBilled | None":
+    """The call that reports what was billed for an agent, None if the backend has none."""
+    return getattr(_inner(backend), "billed", None)
 
 
 def _inner(backend: Backend) -> Backend:

@@ -268,6 +268,27 @@ def usage_events(shared: Shared, person: Person, asked: dict[str, Any]) -> dict[
     return counted | ({"usageEventsDisplay": shown} if shown else {})
 
 
+def agent_usage(shared: Shared, agent: str) -> dict[str, Any]:
+    """The body of the public `/v1/agents/AGENT/usage`."""
+    until = int(shared.clock() * 1000) - shared.manners.usage_lag_s * 1000
+    rows = shared.billed.of_agent(agent, until)
+    runs = [
+        {"id": f"usage-{number}", "usage": _used(row.read, row.cached, row.written), "cost": _cost(row.cents)}
+        for number, row in enumerate(rows)
+    ]
+    whole = _used(sum(row.read for row in rows), sum(row.cached for row in rows), sum(row.written for row in rows))
+    return {"totalUsage": whole, "cost": _cost(sum(row.cents for row in rows)), "runs": runs}
+
+
+def _used(read: int, cached: int, written: int) -> dict[str, int]:
+    counts = {"inputTokens": read, "outputTokens": written, "cacheWriteTokens": 0, "cacheReadTokens": cached}
+    return counts | {"totalTokens": read + cached + written}
+
+
+def _cost(cents: float) -> dict[str, float]:
+    return {"rawCostCents": cents, "chargedCents": 0.0}
+
+
 def _event(row: BilledRun) -> dict[str, Any]:
     tokens = {"inputTokens": row.read, "outputTokens": row.written, "cacheReadTokens": row.cached}
     return {

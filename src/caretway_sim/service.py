@@ -5,6 +5,7 @@ It decides for each request; sockets and the inside of a run are in other module
 """
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -53,6 +54,7 @@ REVOKE: Final = "/_sim/revoke"
 SIGN_IN: Final = "/loginDeepControl"
 PUBLIC_MODELS: Final = "/v1/models"
 PUBLIC_ME: Final = "/v1/me"
+_AGENT_USAGE: Final = re.compile(r"/v1/agents/([\w-]+)/usage")
 RENEWAL: Final = "/auth/token"
 OAUTH: Final = "/oauth/token"
 TEAM_HOST: Final = "/agentn"
@@ -225,6 +227,8 @@ class Service:
         page = self._pages.get((request.method, request.path))
         if page is not None:
             return page(request, body)
+        if request.method == "GET" and (agent := _AGENT_USAGE.fullmatch(request.path)):
+            return self._for_key(request, accounts.agent_usage(self._shared, agent[1]))
         if request.path.startswith(_ANALYTICS):
             return empty(request, body)
         call = self._calls.get(request.path)

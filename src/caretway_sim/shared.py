@@ -142,6 +142,9 @@ class BilledRuns:
     def add(self, row: BilledRun) -> None:
         self._rows.append(row)
 
+    def of_agent(self, agent: str, until_ms: int) -> list[BilledRun]:
+        return [row for row in self._rows if row.conversation == agent and row.at_ms <= until_ms]
+
     def of(self, owner: str, until_ms: int) -> list[BilledRun]:
         """The owner's rows, newest first; rows after `until_ms` are not visible yet."""
         return [row for row in reversed(self._rows) if row.owner == owner and row.at_ms <= until_ms]

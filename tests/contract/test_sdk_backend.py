@@ -8,12 +8,13 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -34,7 +35,9 @@ from caretway.core.fold import Reply, fold
 from caretway.core.request import Message, Role, Text, ToolCall, TurnRequest
 from caretway.core.turn import Snapshot
 from caretway.upstream import choose_backend, open_backend, sign_ins
+from caretway.usage import billed
 from caretway.usage.charges import CountedBackend
+from caretway.usage.spent_store import FILE as SPENT_FILE
 from caretway_sim import Simulator
 from caretway_sim.manners import LIVE_AT_ONCE, Manners
 from caretway_sim.shared import Prefer
@@ -594,3 +597,39 @@ async def test_the_sdk_searches_the_web_and_does_not_report_it(tmp_path: Path) -
         turn = await backend.start(TurnRequest("composer-2.5", (user(asked),), web_search=True))
         reply = fold(await response(turn))
         assert (reply.text, [type(part) for part in reply.parts]) == ("approved", [Text])
+
+
+@LONG
+async def test_the_ledger_costs_what_cursor_bills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Billing lags behind the runs, so the first question finds nothing."""
+    monkeypatch.setattr(billed, "WAITS_S", (0.1, 1.2, 1.2))
+    mine: dict[str, Any] = {"backend": "sdk", "api_key": "key", "access_token": None, "data_dir": tmp_path}
+    tools = [tool("left", "k")]
+    async with (
+        simulated(replace(LIVE_AT_ONCE, usage_lag_s=1)) as (simulator, port),
+        gateway_to(simulator, port, budgets=("cents=100/day",), **mine) as client,
+    ):
+        said: list[dict[str, Any]] = [{"role": "user", "content": CALL}]
+        first = await client.chat(said, tools=tools, model="composer-2.5")
+        said += [first.message, result(first.calls[0], "VALUE")]
+        second = await client.chat(said, tools=tools, model="composer-2.5")
+        said += [second.message, {"role": "user", "content": "sim: say more and more"}]
+        assert (await client.chat(said, tools=tools, model="composer-2.5")).session == "continued"
+        costs: list[tuple[str, float | None]] = []
+
+        def corrected() -> bool:
+            with suppress(sqlite3.OperationalError), closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as ledger:
+                costs[:] = ledger.execute("SELECT upstream, cents FROM runs ORDER BY at").fetchall()
+            return len(costs) == 2 and all(cents is not None for _, cents in costs)
+
+        await until(corrected)
+        agent = costs[0][0]
+        wanted = [row.cents for row in simulator.billed.of_agent(agent, 1 << 60)]
+        assert [cents for _, cents in costs] == pytest.approx(wanted, abs=1e-9)
+
+        def counted() -> bool:
+            with closing(sqlite3.connect(tmp_path / SPENT_FILE)) as spent:
+                (cents,) = spent.execute("SELECT total(cents) FROM spent").fetchone()
+            return bool(abs(cents - sum(wanted)) < 1e-6)
+
+        await until(counted)

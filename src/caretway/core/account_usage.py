@@ -105,6 +105,16 @@ class UsageEvent(Struct, frozen=True):
     headless: bool | None = None
 
 
+class BilledTurn(Struct, frozen=True, gc=False):
+    """What Cursor billed for one turn of an agent."""
+
+    id: str
+    output_tokens: int
+    cache_read_tokens: int
+    cents: float
+    charged_cents: float
+
+
 class UsageEvents(Struct, frozen=True):
     events: tuple[UsageEvent, ...] = ()
     """The newest first. A run may appear ten minutes late."""

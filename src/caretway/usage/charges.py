@@ -30,6 +30,7 @@ from ..core.events import (
     TurnStarted,
     Usage,
 )
+from ..core.records import RunRecord
 from ..core.request import TurnRequest
 from ..core.tally import prompt_chars, tokens
 from ..core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Stage, Turn
@@ -159,6 +160,13 @@ class Budgets:
         if cycle != self.cycle:
             self.cycle = cycle
             self.store.keep_cycle(cycle)
+
+    def correct(self, run: RunRecord) -> None:
+        """Count the billed cost of a run instead of its estimate."""
+        charge = self.charge(run.origin.caller.key, run.conversation)
+        if charge is not None and run.usage is not None and run.usage.cents is not None:
+            estimate = self.price(run.variant, run.usage) or 0.0
+            charge.correct(run.usage.cents - estimate, run.ended_at)
 
     def change(self, general: Sequence[UsageBudget]) -> None:
         """Replaces the general budgets; spent amounts stay counted."""
@@ -352,6 +360,11 @@ class TurnCharge:
         self._levels = tuple(
             replace(level, spent=level.spent + delta.of(level.budget.measure)) for level in self._levels
         )
+
+    def correct(self, cents: float, ended_at: float) -> None:
+        """Add to what is spent on the day on which a run ended."""
+        day = day_of(ended_at, self._books.zone)
+        self._books.store.settle(self._scopes, day, Spent(cents=cents), self._books.clock())
 
     # ---- during a run
 

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+
+from ...core.account_usage import BilledTurn
 from ...core.errors import KEYS_PAGE, ErrorKind, GatewayError
 from ...core.request import TurnRequest
 from ...core.turn import BackendStatus, ModelInfo, Snapshot, Standing
@@ -124,6 +128,10 @@ class CursorSdkBackend:
         self._status = BackendStatus(signed_in=True, detail=f"API key {name}" if name else "")
         return self._status
 
+    async def billed(self, agent: str) -> Sequence[BilledTurn]:
+        """What Cursor billed for each turn of an agent; a turn appears some time after its end."""
+        return read_billed(await self._call("usage", agent=agent))
+
     async def aclose(self) -> None:
         if self._beside is None:
             await self.bridges.aclose()
@@ -137,11 +145,11 @@ class CursorSdkBackend:
         if (bridge := self.bridges.current) is not None and self._account.api_key:
             bridge.tell({"op": "forget", "key": self._account.api_key})
 
-    async def _call(self, operation: str) -> Any:
+    async def _call(self, operation: str, **fields: str) -> Any:
         key = await self._key()
-        bridge = await self.bridges.lease(work=operation != "me")
+        bridge = await self.bridges.lease(work=operation == "models")
         try:
-            return await bridge.call(operation, key)
+            return await bridge.call(operation, key, **fields)
         finally:
             self.bridges.release(bridge)
 
@@ -150,6 +158,45 @@ class CursorSdkBackend:
         if not key:
             raise copy(NO_KEY)
         return key
+
+
+def read_billed(answer: Any) -> Sequence[BilledTurn]:
+    """The turns of the SDK's `AgentUsage` that have a cost."""
+    try:
+        usage = msgspec.convert(answer, _AgentUsage)
+    except msgspec.ValidationError as wrong:
+        raise GatewayError(ErrorKind.UPSTREAM_PROTOCOL, f"The Cursor SDK's usage cannot be read: {wrong}") from wrong
+    return [
+        BilledTurn(
+            run.run_id,
+            run.usage.output_tokens,
+            run.usage.cache_read_tokens,
+            run.cost.raw_cost_cents,
+            run.cost.charged_cents,
+        )
+        for run in usage.runs
+        if run.cost is not None
+    ]
+
+
+class _Counts(Struct, rename="camel"):
+    output_tokens: int
+    cache_read_tokens: int = 0
+
+
+class _Cost(Struct, rename="camel"):
+    raw_cost_cents: float
+    charged_cents: float = 0.0
+
+
+class _BilledRun(Struct, rename="camel"):
+    run_id: str
+    usage: _Counts
+    cost: _Cost | None = None
+
+
+class _AgentUsage(Struct):
+    runs: list[_BilledRun]
 
 
 def find_sdk() -> SdkInstall:

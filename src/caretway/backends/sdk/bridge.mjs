@@ -323,6 +323,7 @@ const ORDERS = {
   doubt: (_sdk, _frame, live) => (live?.source?.session ?? live?.source?.socket)?.destroy(), // the SDK never does this
   forget: (_sdk, { key }) => (accounts.get(key)?.then(({ release }) => release()).catch(() => {}), accounts.delete(key)),
   models: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.models.list({ apiKey })),
+  usage: (sdk, { n, key: apiKey, agent }) => reply(n, sdk.Agent.getUsage(agent, { apiKey })),
   me: (sdk, { n, key: apiKey }) => reply(n, sdk.Cursor.me({ apiKey })),
   ping: (_sdk, { n }) => reply(n, nothing()),
   cancel: (_sdk, _frame, live) => (live?.run?.cancel().catch(() => {}), live?.end()),

@@ -184,14 +184,14 @@ class SdkBridge:
         if self._child is not None:
             await self._child.writable.wait()
 
-    async def call(self, operation: str, api_key: str = "") -> Any:
+    async def call(self, operation: str, api_key: str = "", **fields: str) -> Any:
         """Ask the bridge one question and return its answer. Raises GatewayError."""
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
         number = self.listen(
             lambda frames: None if answer.done() else answer.set_result(frames[0][0] if frames else None)
         )
         try:
-            self.tell({"op": operation, "n": number, "key": api_key})
+            self.tell({"op": operation, "n": number, "key": api_key, **fields})
             async with asyncio.timeout(self._setup.call_timeout / (3 if operation == "ping" else 1)):
                 frame = await answer
         except TimeoutError as late:
