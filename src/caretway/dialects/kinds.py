@@ -1,8 +1,8 @@
 """The purpose of a request: the conversation itself, its title, its summary, or a sub-agent's work. Only for
 accounting: it does not change the answer.
 
-Codex, Claude Code and OpenCode mark sub-agents, and Codex its summaries. Other requests are recognised by the first
-words of the client's prompt; if these change, the request counts as a turn.
+Codex, Claude Code and OpenCode mark sub-agents, and Codex its summaries and titles. Other requests are recognised by
+the first words of the client's prompt; if these change, the request counts as a turn.
 """
 
 import re
@@ -20,7 +20,11 @@ _CODEX_SUBAGENT: Final = "x-openai-subagent"
 _CODEX_TURN: Final = "x-codex-turn-metadata"
 _SUBAGENTS: Final = frozenset((_CODEX_SUBAGENT, "x-claude-code-agent-id", "x-parent-session-id"))
 """Headers that only sub-agents send; the last is OpenCode's."""
-_COMPACTS: Final = re.compile(r'"request_kind":\s*"compaction"')
+_MARKS: Final = {
+    re.compile(r'"request_kind":\s*"compaction"'): COMPACTION,
+    re.compile(r'"thread_source":\s*"thread_title"'): TITLE,
+}
+"""What the metadata of a Codex turn says."""
 _MAX_METADATA: Final = 4096
 _INSTRUCTIONS: Final = {
     "You are a title generator.": TITLE,  # OpenCode
@@ -35,8 +39,10 @@ def kind_of_request(
     """`metadata`: Codex's `client_metadata`, which replaces the headers over a WebSocket."""
     codex = metadata if isinstance(metadata, dict) else {}
     header = codex.get(_CODEX_TURN) or headers.get(_CODEX_TURN)
-    if isinstance(header, str) and _COMPACTS.search(header[:_MAX_METADATA]):
-        return COMPACTION
+    if isinstance(header, str):
+        for mark, kind in _MARKS.items():
+            if mark.search(header[:_MAX_METADATA]):
+                return kind
     if messages and messages[0].role is Role.SYSTEM and not tools:
         for words, kind in _INSTRUCTIONS.items():
             if messages[0].text.startswith(words):

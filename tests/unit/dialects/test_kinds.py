@@ -11,6 +11,7 @@ from caretway.dialects.openai_responses import ResponseStore, openai_responses
 PROMPT = Message(Role.USER, (Text("Do it."),))
 COMPACT = Message(Role.USER, (Text("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read"),))
 CODEX_SUMMARY = '{"thread_id":"t","request_kind":"compaction","window_number":0}'
+CODEX_TITLE = '{"thread_id":"t","request_kind":"turn","thread_source":"thread_title","sandbox":"seccomp"}'
 CODEX_TURN = '{"thread_id":"t","request_kind":"turn","subagent_kind":"thread_spawn"}'
 
 
@@ -29,6 +30,8 @@ def system(text: str) -> Message:
         ((PROMPT,), {}, {"x-openai-subagent": "collab_spawn", "x-codex-turn-metadata": CODEX_TURN}, SUBAGENT),
         ((PROMPT,), {}, {"x-codex-turn-metadata": CODEX_TURN}, TURN),
         ((PROMPT,), {"x-codex-turn-metadata": CODEX_SUMMARY}, None, COMPACTION),
+        ((PROMPT,), {"x-codex-turn-metadata": CODEX_TITLE}, None, TITLE),
+        ((PROMPT,), {}, {"x-codex-turn-metadata": CODEX_TITLE}, TITLE),
         ((PROMPT,), {"x-openai-subagent": "review"}, {"x-codex-turn-metadata": CODEX_SUMMARY}, COMPACTION),
         ((PROMPT,), {}, {"x-codex-turn-metadata": 5, "x-openai-subagent": ""}, TURN),
         ((PROMPT,), {}, "no object", TURN),
