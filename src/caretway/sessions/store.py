@@ -66,6 +66,8 @@ TOUCH_AFTER_S: Final = 60.0
 """A stored time of use is updated only if it is older than this."""
 MAX_TOUCHED: Final = 256
 """New times of use that may wait for the next write."""
+TOGETHER: Final = 32
+"""Conversations of one statement. Each statement takes the interpreter's lock, which the event loop needs, too."""
 PRUNE_WORK: Final = 4096
 """Rows that one pruning removes at most; the next write removes more."""
 VACUUM_PAGES: Final = 256
@@ -102,8 +104,10 @@ _PIECES: Final = """SELECT name, data FROM refs JOIN blobs ON blobs.id = refs.bl
     WHERE line = ? AND turn <= ? ORDER BY turn, name"""
 _OLDEST: Final = "SELECT id, used_at FROM conversations WHERE id != ? ORDER BY used_at, id LIMIT 1"
 _NEWEST_TURN: Final = "SELECT max(turn) FROM conversations WHERE line = ?"
+_LINES: Final = "SELECT line FROM conversations WHERE key IN ({})"
 _INSERT: Final = """INSERT OR REPLACE INTO conversations (id, key, line, turn, used_at, backend, state, conversation)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+    VALUES {}"""
+_ROW: Final = "(?, ?, ?, ?, ?, ?, ?, ?)"
 _COPY: Final = """INSERT INTO refs (line, name, turn, blob)
     SELECT ?, name, turn, blob FROM refs WHERE line = ? AND turn <= ?"""
 _KEEP: Final = "INSERT OR IGNORE INTO blobs (digest, data) VALUES (?, ?)"
@@ -256,29 +260,39 @@ class SqliteStore:
     def _keep_all(self, conversations: Sequence[tuple[bytes, Snapshot]]) -> None:
         self._touch()
         newest = 0
+        fresh = [(key, snapshot) for key, snapshot in conversations if snapshot.parent is None]
+        for at in range(0, len(fresh), TOGETHER):
+            placed = [(secrets.randbits(62) + 1, key, snapshot) for key, snapshot in fresh[at : at + TOGETHER]]
+            self._insert([(conversation, key, conversation, 0, snapshot) for conversation, key, snapshot in placed])
+            newest = placed[-1][0]
         for key, snapshot in conversations:
-            newest = self._keep(key, snapshot) or newest
+            if snapshot.parent is not None:
+                newest = self._go_on(key, snapshot, snapshot.parent) or newest
         self._prune(keep=newest)
 
-    def _keep(self, key: bytes, snapshot: Snapshot) -> int | None:
-        """Store a conversation. Returns its row, or None if its parent is gone."""
+    def _go_on(self, key: bytes, snapshot: Snapshot, parent: bytes) -> int | None:
+        """Store a conversation after its parent. Returns its row, or None if the parent is gone."""
         conversation = secrets.randbits(62) + 1
-        line, turn = conversation, 0
-        if snapshot.parent is not None:
-            place = self._after(snapshot.parent, conversation)
-            if place is None:
-                # The parent was pruned during the turn. Without its pieces a continuation would fail at Cursor: the
-                # client's history is sent again instead.
-                return None
-            line, turn = place
-        if snapshot.blobs:
-            self._refer(line, turn, snapshot.blobs)
-        replaced = self._db.execute("SELECT line FROM conversations WHERE key = ?", (key,)).fetchone()
-        row = (conversation, key, line, turn, self._clock(), snapshot.backend, snapshot.state, snapshot.conversation)
-        self._db.execute(_INSERT, row)
-        if replaced is not None:
-            self._trim(replaced[0])  # last: pieces that both rows share are not written again
+        place = self._after(parent, conversation)
+        if place is None:
+            # The parent was pruned during the turn. Without its pieces a continuation would fail at Cursor: the
+            # client's history is sent again instead.
+            return None
+        self._insert([(conversation, key, *place, snapshot)])
         return conversation
+
+    def _insert(self, placed: Sequence[tuple[int, bytes, int, int, Snapshot]]) -> None:
+        """Store conversations: (row, key, line, turn, snapshot)."""
+        now, rows = self._clock(), list[object]()
+        for conversation, key, line, turn, snapshot in placed:
+            if snapshot.blobs:
+                self._refer(line, turn, snapshot.blobs)
+            rows += (conversation, key, line, turn, now, snapshot.backend, snapshot.state, snapshot.conversation)
+        keys = [key for _, key, _, _, _ in placed]
+        replaced = self._db.execute(_LINES.format(", ".join("?" * len(keys))), keys).fetchall()
+        self._db.execute(_INSERT.format(", ".join([_ROW] * len(placed))), rows)
+        for (line,) in replaced:
+            self._trim(line)  # last: pieces that both rows share are not written again
 
     def _after(self, parent: bytes, conversation: int) -> tuple[int, int] | None:
         """(line, turn) for a conversation that continues this parent; None if the parent is gone."""

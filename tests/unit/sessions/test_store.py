@@ -87,6 +87,25 @@ def test_a_conversation_may_branch(opened: Open) -> None:
     assert [recalled(store, "right").fetch(name) for name, _ in (root, left, right)] == [b"root", None, b"right"]
 
 
+def test_many_conversations_and_branches_in_one_write(opened: Open, path: Path) -> None:
+    store = opened()
+    before, root = [piece(f"before {n}") for n in range(3)], piece("root")
+    store.remember_all([(key(n), snapshot(f"old {n}", before[n])) for n in range(3)])
+    store.remember(key("root"), snapshot("root", root))
+    parent = recalled(store, "root").parent
+    left, right = piece("left"), piece("right")
+    many = [(key(n), snapshot(f"{n}", piece(f"{n}"))) for n in range(2 * store_module.TOGETHER + 1)]
+    sides = [("left", left), ("right", right)]
+    many[5:5] = [(key(name), snapshot(name, side, parent=parent)) for name, side in sides]
+    store.remember_all(many)
+    for n in range(2 * store_module.TOGETHER + 1):
+        found = recalled(store, n)
+        assert (found.state, found.fetch(piece(f"{n}")[0])) == (b"state of %d" % n, b"%d" % n)
+    assert [recalled(store, "left").fetch(name) for name, _ in (root, left, right)] == [b"root", b"left", None]
+    assert [recalled(store, "right").fetch(name) for name, _ in (root, left, right)] == [b"root", None, b"right"]
+    assert count(path, "blobs") == len(many) + 1  # those of the replaced ones are gone
+
+
 def test_a_branch_outlives_the_line_it_left(opened: Open, path: Path, clock: Clock) -> None:
     store = opened()
     pieces = [piece(f"{n}") for n in range(4)]
