@@ -49,7 +49,10 @@ class ToolResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return _joined(self.content)
+        content = self.content
+        if len(content) == 1 and isinstance(only := content[0], Text):
+            return only.text  # nearly always
+        return _joined(content)
 
 
 Part = Text | Image | Reasoning | ToolCall | ToolResult
@@ -71,12 +74,13 @@ class Message(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The plain text of the message, parts joined without a separator."""
-        return _joined(self.parts)
+        parts = self.parts
+        if len(parts) == 1 and isinstance(only := parts[0], Text):
+            return only.text  # nearly always
+        return _joined(parts)
 
 
 def _joined(parts: Sequence[Part]) -> str:
-    if len(parts) == 1 and isinstance(only := parts[0], Text):
-        return only.text  # nearly always
     return "".join([part.text for part in parts if isinstance(part, Text)])
 
 
@@ -282,13 +286,16 @@ class TurnRequest(Struct, frozen=True):
     @property
     def system(self) -> str:
         """The instructions: the text of the leading system (and developer) messages."""
-        return "\n\n".join([m.text for m in self.messages[: leading(self.messages)] if m.text])
+        first = leading(self.messages)
+        return "\n\n".join([m.text for m in self.messages[:first] if m.text]) if first else ""
 
     @property
     def talk(self) -> list[Message]:
         """The messages after the instructions. A later system message stays in place, as marked text of the adjacent
         user message."""
-        return in_place(self.messages)[leading(self.messages) :]
+        first = leading(self.messages)
+        talk = [*self.messages[first:]]
+        return talk if _no_systems(talk) else in_place(self.messages)[first:]
 
 
 def leading(messages: Sequence[Message]) -> int:
@@ -299,12 +306,17 @@ def leading(messages: Sequence[Message]) -> int:
     return len(messages)
 
 
+def _no_systems(messages: Sequence[Message]) -> bool:
+    """Nearly always true of the messages after the leading ones."""
+    return Role.SYSTEM not in [message.role for message in messages]
+
+
 def in_place(messages: Sequence[Message]) -> list[Message]:
     """Turn each system message after the leading ones into marked user text, and join it with adjacent user
     messages."""
     first = leading(messages)
-    if all(message.role is not Role.SYSTEM for message in messages[first:]):
-        return list(messages)  # nearly always
+    if _no_systems(messages[first:]):
+        return list(messages)
     talk = [[message] for message in messages[:first]]
     beside = False  # the last message of `talk` ends with system text
     for message in messages[first:]:

@@ -207,8 +207,12 @@ def may_continue(request: TurnRequest) -> bool:
 
 def new_results(request: TurnRequest) -> tuple[ToolResult, ...]:
     """The results after the last answer."""
-    news = request.messages[last_answer(request.messages) :]
-    return tuple([part for message in news for part in message.parts if isinstance(part, ToolResult)])
+    found: list[ToolResult] = []
+    for message in reversed(request.messages):
+        if message.role is Role.ASSISTANT:
+            break
+        found += [part for part in reversed(message.parts) if isinstance(part, ToolResult)]
+    return tuple(reversed(found))
 
 
 def canonical(message: Message) -> list[str]:

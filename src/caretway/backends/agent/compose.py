@@ -308,11 +308,11 @@ class Composer:
         if checkpoint is None:
             if newest is None and self._surroundings.replay_action == "message":
                 newest = _WITH_RESULTS
-            history = sendable(history)
             root = [] if as_rule or not system else [write_message("user", [text_part(RULES.format(system))])]
             if self._surroundings.history_carrier == "typed" and newest is not None:
-                typed = embed(_HISTORY, typed_history(history).SerializeToString())
-            else:
+                typed = embed(_HISTORY, typed_history(sendable(history)).SerializeToString())
+            elif history:
+                history = sendable(history)
                 fitted = fit_history(history, request.model) if self._check_limits else history
                 root += root_messages(fitted, self._prefix)
             if root:
