@@ -29,12 +29,14 @@ from caretway.cursor.transport.ports import NewRun, RunHandler, TransportLimits
 from caretway.cursor.wire.envelope import pack
 from caretway.cursor.wire.messages import pb
 from caretway.dialects import ResponseMeta
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
 from caretway.processes.tasks import spawn
 from caretway.server.exchange import ResponseWriter
 from caretway.sessions.lifecycle import Happening
 from caretway.sessions.live import LiveTurn, Tickets
 from caretway.sessions.response import Response
+
+OPENAI_CHAT = OpenAIChat()
 
 MAX_CALLS = 42
 """Per delta, Python functions and C functions alike, the client's socket included. 41.5 on CPython 3.11."""

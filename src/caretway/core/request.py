@@ -143,6 +143,13 @@ class ToolSpec(Struct, frozen=True):
     """The hints of its MCP server (`readOnlyHint`, `destructiveHint` ...)."""
 
 
+class ToolSet(tuple[ToolSpec, ...]):
+    """Tools that many requests share. Hashed by identity, so that what follows from them can be cached."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+
 class ToolChoice(Struct, frozen=True):
     mode: Literal["auto", "none", "required", "named"] = "auto"
     name: str = ""

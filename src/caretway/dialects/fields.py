@@ -4,9 +4,11 @@ Lists unknown fields and known fields without effect (`temperature`, `seed`) for
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Final, Generic, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -216,6 +218,42 @@ def listable(names: Collection[str]) -> list[str]:
     if len(plain) > MAX_LISTED:
         plain[MAX_LISTED:] = [f"(and {len(plain) - MAX_LISTED} more)"]
     return plain
+
+
+# ---- Remembers the tools of recent requests: an agent declares the same tools in every request.
+
+MAX_TOOL_LISTS: Final = 16
+MAX_LIST_BYTES: Final = 256 * 1024
+"""A longer list is read anew in every request."""
+Tools = TypeVar("Tools")
+
+
+class ToolMemory(Generic[Tools]):
+    """What was read from the newest lists of tools."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Tools] = {}
+        self._lock = Lock()  # large requests are decoded in a thread
+
+    def read(self, declared: object, read: Callable[[], Tools]) -> Tools:
+        """The result of `read`, or its earlier result for an equal list."""
+        try:
+            key = msgspec.json.encode(declared)
+        except (TypeError, ValueError, OverflowError):  # a value that JSON cannot hold
+            return read()
+        if len(key) > MAX_LIST_BYTES:
+            return read()
+        with self._lock:
+            known = self._known.pop(key, None)
+            if known is not None:
+                self._known[key] = known  # the newest is last
+                return known
+        tools = read()
+        with self._lock:
+            self._known[key] = tools
+            if len(self._known) > MAX_TOOL_LISTS:
+                del self._known[next(iter(self._known))]
+        return tools
 
 
 # ---- Checks a client's tools: a name's characters and length, duplicate names, a choice of an undeclared tool,

@@ -8,6 +8,7 @@ split text, calls moved after the text. Any other difference makes another conve
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from os import urandom
 from typing import Any, Final, Self
 
@@ -23,6 +24,7 @@ from ..core.request import (
     Text,
     ToolCall,
     ToolResult,
+    ToolSet,
     ToolSpec,
     TurnRequest,
     ends_with_results,
@@ -134,12 +136,19 @@ def _hashes(messages: list[Message]) -> tuple[int, ...]:
 
 
 def tools_key(tools: Sequence[ToolSpec]) -> bytes:
-    return _key_of(tools) if tools else _NO_TOOLS
+    if not tools:
+        return _NO_TOOLS
+    return _known_key(tools) if type(tools) is ToolSet else _key_of(tools)
 
 
 def _key_of(tools: Iterable[ToolSpec]) -> bytes:
     canonical = sorted((tool.name, tool.description.strip(), spell(tool.schema)) for tool in tools)
     return hashlib.sha256(spell(canonical).encode()).digest()
+
+
+@lru_cache(maxsize=64)
+def _known_key(tools: ToolSet) -> bytes:
+    return _key_of(tools)
 
 
 _NO_TOOLS: Final = _key_of(())

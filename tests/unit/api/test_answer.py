@@ -13,12 +13,15 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnStarted
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.dialects import ResponseMeta
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
 from caretway.dialects.in_turn import one_line
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
 from caretway.processes.tasks import spawn
 from caretway.server.exchange import ResponseWriter
 from unit.api.parts import Told, Written, writer
+
+OPENAI_CHAT = OpenAIChat()
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 K = ErrorKind
 AGAIN: list[tuple[GatewayError, bytes, bytes | None]] = [

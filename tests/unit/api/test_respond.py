@@ -14,11 +14,13 @@ from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.events import TextDelta, TurnEnded, TurnFailed, TurnPaused
 from caretway.core.records import RequestOrigin, TurnRecord
 from caretway.core.request import TurnRequest
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
 from caretway.processes.tasks import spawn
 from caretway.server.exchange import HttpRequest
 from caretway.server.shape import ShapeLimits
 from unit.api.parts import Models, Told, Written, writer
+
+OPENAI_CHAT = OpenAIChat()
 
 LIMITS = ShapeLimits(text=50_000)
 

@@ -3,10 +3,13 @@
 import pytest
 
 from caretway.core.request import Message, Role, Text, ToolSpec
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
 from caretway.dialects.kinds import COMPACTION, SUBAGENT, TITLE, TURN, kind_of_request
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
 from caretway.dialects.openai_responses import ResponseStore, openai_responses
+
+OPENAI_CHAT = OpenAIChat()
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 PROMPT = Message(Role.USER, (Text("Do it."),))
 COMPACT = Message(Role.USER, (Text("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read"),))

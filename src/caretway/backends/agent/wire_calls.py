@@ -3,6 +3,7 @@ reads a call's ids, answers execs that need no run (request context, unknown too
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.json_bounds import crowded
-from ...core.request import Text, ToolResult, ToolSpec, TurnRequest, added_words, are_the_systems
+from ...core.request import Text, ToolResult, ToolSet, ToolSpec, TurnRequest, added_words, are_the_systems
 from ...cursor.wire.embedding import embed, tag, write_value
 from ...cursor.wire.heavy import MAX_ASKED_BYTES
 from ...cursor.wire.messages import pb
@@ -58,7 +59,7 @@ class OfferedTools:
         if not tools:
             return _NOTHING
         try:
-            key = msgspec.json.encode(tools)
+            key = _known_json(tools) if type(tools) is ToolSet else msgspec.json.encode(tools)
         except (TypeError, ValueError, OverflowError):  # a number that JSON cannot hold
             return _written(tools, rules)
         if rules.any:
@@ -77,6 +78,11 @@ class OfferedTools:
                 oldest = next(iter(self._known))
                 self._bytes -= _size(oldest, self._known.pop(oldest))
         return offer
+
+
+@lru_cache(maxsize=64)
+def _known_json(tools: ToolSet) -> bytes:
+    return msgspec.json.encode(tools)
 
 
 def _size(key: bytes, offer: ToolOffer) -> int:

@@ -7,6 +7,7 @@ workspace, if there is a workspace and the setting allows them.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal
 
@@ -82,22 +83,23 @@ def tool_policy(local: LocalSetup) -> ToolPolicy:
 
 
 def _client_rules(request: TurnRequest, own: Sequence[ToolSpec]) -> ToolRules:
-    """Redirect built-in tools to the client's own tools, never to tools that the gateway added."""
-    reason = _others(request)
-    redirector = Redirector(own)
+    """Redirect built-in tools to the client's own tools, never to tools that the gateway added. The schemas are read
+    when Cursor uses its first built-in tool; few runs do."""
+    tools = request.tools
+    redirector = cache(lambda: Redirector(own))
 
     def policy(exec_: pb.ExecServerMessage) -> Decision:
-        return redirector.translate(exec_) or Refuse(reason)
+        return redirector().translate(exec_) or Refuse(_others(tools))
 
     return ToolRules(policy, MCP_TOOL_CALLS)
 
 
 def _bridged_rules(request: TurnRequest) -> ToolRules:
-    return ToolRules(_refuse_all(_others(request)), MCP_TOOL_CALLS)
+    return ToolRules(_refuse_all(_others(request.tools)), MCP_TOOL_CALLS)
 
 
-def _others(request: TurnRequest) -> str:
-    return f"This tool is not available here. These are: {', '.join(tool.name for tool in request.tools)}."
+def _others(tools: Sequence[ToolSpec]) -> str:
+    return f"This tool is not available here. These are: {', '.join(tool.name for tool in tools)}."
 
 
 def _refuse_all(reason: str) -> Policy:

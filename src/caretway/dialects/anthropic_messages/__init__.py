@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -13,11 +12,12 @@ from ...core.fold import Reply
 from ...core.request import TurnRequest
 from ...core.tally import estimate_input
 from ...core.turn import ModelInfo
-from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
-from ..fields import invalid_value
+from .. import DialectRoute, Encoder, Lookup, Operation, ResponseMeta
+from ..fields import ToolMemory, invalid_value
 from .compaction import COMPACTS, SummaryBlockEncoder, render_compaction
 from .decode import decode
 from .encode import MessagesEncoder, encode_error, render
+from .messages import Tools
 
 # ---- The model list in Anthropic's shape (pages by `limit`, `after_id` and `before_id`; capabilities), for clients
 # that send `anthropic-version`.
@@ -113,11 +113,6 @@ def _capabilities(*, images: bool, thinks: bool) -> dict[str, object]:
     }
 
 
-def _count_tokens(params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
-    """Estimate the size of a request, decoded like a request for an answer."""
-    return msgspec.json.encode({"input_tokens": estimate_input(decode(body, headers))})
-
-
 class AnthropicMessages:
     name: str = "anthropic_messages"
     routes: tuple[DialectRoute, ...] = (
@@ -147,15 +142,22 @@ class AnthropicMessages:
             },
         ),
     )
-    lookups: Mapping[str, Lookup] = MappingProxyType({"countTokens": _count_tokens})
     mark: str = "anthropic-version"
     repeats: int = 1
+
+    def __init__(self) -> None:
+        self.lookups: Mapping[str, Lookup] = {"countTokens": self._count_tokens}
+        self._tools = ToolMemory[Tools]()
+
+    def _count_tokens(self, params: Mapping[str, str], headers: Mapping[str, str], body: object) -> bytes:
+        """Estimate the size of a request, decoded like a request for an answer."""
+        return msgspec.json.encode({"input_tokens": estimate_input(self.decode(body, headers))})
 
     def recalls(self, body: bytes) -> bool:
         return False
 
     def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
-        return decode(body, headers)
+        return decode(body, headers, self._tools)
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
         return (SummaryBlockEncoder if COMPACTS in request.echo else MessagesEncoder)(request, meta)
@@ -171,6 +173,3 @@ class AnthropicMessages:
 
     def render_model(self, model: ModelInfo, created: int) -> bytes:
         return render_model(model, created)
-
-
-ANTHROPIC_MESSAGES: Final[Dialect] = AnthropicMessages()

@@ -14,7 +14,7 @@ from ..headers import read_headers, session_in_user_id
 from ..kinds import kind_of_request
 from .compaction import context_wish, summarised
 from .encode import SHOW_THINKING, THREAD_UNSUPPORTED
-from .messages import AnthropicMessageReader, decode_tools
+from .messages import AnthropicMessageReader, Tools, decode_tools
 
 MAX_STOP_SEQUENCES: Final = 64
 MAX_FALLBACKS: Final = 8
@@ -68,7 +68,7 @@ _BUDGETS: Final = ((4_096, "low"), (16_384, "medium"))
 _THINKS: Final = frozenset({"enabled", "adaptive", "between_tools"})
 
 
-def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
+def decode(body: object, headers: Mapping[str, str], known: fields.ToolMemory[Tools]) -> TurnRequest:
     if not isinstance(body, dict):
         raise bad_request(f"The request body must be a JSON object, not {fields.kind_of(body)}.", code="invalid_type")
     _refuse_thread(body)
@@ -78,7 +78,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     _check_max_tokens(body.get("max_tokens"))
     reader = AnthropicMessageReader()
     messages = (*reader.read_system(body.get("system")), *reader.read(body.get("messages")))
-    tools = decode_tools(body, reader.tool_changes)
+    tools = decode_tools(body, reader.tool_changes, known)
     thinks, thinking, budgeted, ignored_thinking = _thinking(body.get("thinking"))
     output_format, effort, ignored_output = _output(body)
     wish = context_wish(body)

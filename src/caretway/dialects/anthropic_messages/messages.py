@@ -6,19 +6,32 @@ is a message of its own, before the user's text. A history from another provider
 and documents are read from base64 and text; nothing is fetched. Sessions and tickets are unknown here.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec import Struct, field
 
 from ...core.errors import bad_request
-from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec
+from ...core.request import (
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolSet,
+    ToolSpec,
+)
 from ..attachments import decode_base64, decode_base64_image, image_type
 from ..fields import (
     HEADING,
     At,
     FieldPath,
+    ToolMemory,
     a_string,
     an_array,
     an_object,
@@ -69,17 +82,26 @@ class ToolChange(Struct, frozen=True):
     at: FieldPath
 
 
-def decode_tools(body: Mapping[str, object], changes: Iterable[ToolChange] = ()) -> Tools:
+def decode_tools(body: Mapping[str, object], changes: Sequence[ToolChange], known: ToolMemory[Tools]) -> Tools:
+    given = body.get("tools")
+    declared = Tools() if given is None else known.read(given, lambda: _declared(given))
+    tools = Tools(declared.offered, left_out={*declared.left_out}, ignored={**declared.ignored})
+    if changes:
+        tools.offered = _changed(declared.offered, changes, tools)
+    tools.choice = _choice(body.get("tool_choice"), tools)
+    return tools
+
+
+def _declared(given: object) -> Tools:
+    """The declared tools, before a choice or a change."""
     tools = Tools()
-    declared = body.get("tools")
     specs: list[tuple[At, ToolSpec]] = []
-    for i, one in enumerate(() if declared is None else an_array(declared, "tools")):
+    for i, one in enumerate(an_array(given, "tools")):
         at = FieldPath("", "tools", i)
         spec = _tool(one, at, tools)
         if spec is not None:
             specs.append((at, spec))
-    tools.offered = _changed(check_unique(specs), changes, tools)
-    tools.choice = _choice(body.get("tool_choice"), tools)
+    tools.offered = ToolSet(check_unique(specs))
     return tools
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from ...core.request import TurnRequest
+from ...core.request import ToolSet, TurnRequest
 from ...core.turn import ModelInfo
-from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta
+from .. import DialectRoute, Encoder, Lookup, Operation, ResponseMeta
+from ..fields import ToolMemory
 from .decode import decode
 from .encode import ChatEncoder, encode_error, render
 
@@ -63,7 +64,12 @@ class OpenAIChat:
     def recalls(self, body: bytes) -> bool:
         return False
 
-    decode = staticmethod(decode)
+    def __init__(self) -> None:
+        self._tools = ToolMemory[ToolSet]()
+
+    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
+        return decode(body, headers, self._tools)
+
     render = staticmethod(render)
     error = staticmethod(encode_error)
     render_model = staticmethod(render_model)
@@ -73,6 +79,3 @@ class OpenAIChat:
 
     def render_models(self, models: Sequence[ModelInfo], created: int, query: Mapping[str, str]) -> bytes:
         return render_models(models, created)
-
-
-OPENAI_CHAT: Final[Dialect] = OpenAIChat()

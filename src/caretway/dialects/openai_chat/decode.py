@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from ...core.errors import bad_request
-from ...core.request import OutputFormat, TurnRequest
+from ...core.request import OutputFormat, ToolSet, TurnRequest
 from .. import fields
 from ..headers import read_headers
 from ..kinds import kind_of_request
@@ -65,7 +65,7 @@ _KNOWN: Final = _USED | _IDLE.keys()
 _ALL_USED: Final[tuple[Sequence[str], Sequence[str]]] = (), ()
 
 
-def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
+def decode(body: object, headers: Mapping[str, str], known: fields.ToolMemory[ToolSet]) -> TurnRequest:
     if not isinstance(body, dict):
         raise bad_request(f"The request body must be a JSON object, not {fields.kind_of(body)}.", code="invalid_type")
     if body.get("model") is None:
@@ -73,7 +73,7 @@ def decode(body: object, headers: Mapping[str, str]) -> TurnRequest:
     model = fields.needed_string(body, "model")
     reader = ChatMessageReader()
     messages = reader.read(body.get("messages"))
-    tools, choice, legacy = decode_tools(body)
+    tools, choice, legacy = decode_tools(body, known)
     answer = _PLAIN if _SHAPING.isdisjoint(body) else _answer_shape(body)
     sent = read_headers(headers)
     idle, unknown = _ALL_USED if body.keys() <= _USED else _without_effect(body)

@@ -8,10 +8,23 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...core.errors import bad_request
-from ...core.request import Image, Message, Part, Reasoning, Role, Text, ToolCall, ToolChoice, ToolResult, ToolSpec
+from ...core.request import (
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    ToolSet,
+    ToolSpec,
+)
 from ..attachments import decode_file, decode_image_url
 from ..fields import (
     FieldPath,
+    ToolMemory,
     an_array,
     an_object,
     call_arguments,
@@ -37,11 +50,14 @@ _FIELDS: Final = frozenset({"tools", "functions", "tool_choice", "function_call"
 _FORMS: Final = "'auto', 'none', 'required' or {'type': 'function', 'function': {'name': ...}}"
 
 
-def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], ToolChoice, bool]:
+def decode_tools(
+    body: Mapping[str, object], known: ToolMemory[ToolSet]
+) -> tuple[tuple[ToolSpec, ...], ToolChoice, bool]:
     """The tools, the choice, and whether the client uses the legacy form."""
     if _FIELDS.isdisjoint(body):
         return (), ToolChoice(), False
-    modern = [_tool(one, FieldPath("", "tools", i)) for i, one in _each(body, "tools")]
+    declared = body.get("tools")
+    modern = () if declared is None else known.read(declared, lambda: _modern(declared))
     legacy = [_function_tool(one, FieldPath("", "functions", i)) for i, one in _each(body, "functions")]
     if modern and legacy:
         raise bad_request("Send either 'tools' or 'functions', not both.", param="functions", code="invalid_value")
@@ -50,8 +66,12 @@ def decode_tools(body: Mapping[str, object]) -> tuple[tuple[ToolSpec, ...], Tool
         tools = check_unique(legacy)
         # One call at a time: the legacy answer has room for only one.
         return tools, _legacy_choice(body.get("function_call"), tools), True
-    tools = check_unique(modern)
-    return *_choose(body.get("tool_choice"), tools, parallel), False
+    return *_choose(body.get("tool_choice"), modern, parallel), False
+
+
+def _modern(declared: object) -> ToolSet:
+    tools = [_tool(one, FieldPath("", "tools", i)) for i, one in enumerate(an_array(declared, "tools"))]
+    return ToolSet(check_unique(tools))
 
 
 def _each(body: Mapping[str, object], key: str) -> enumerate[object]:

@@ -14,7 +14,7 @@ from ...core.errors import bad_request
 from ...core.events import Event, StopReason, TextDelta, TurnEnded, TurnFailed, TurnPaused, Usage, UsageReported
 from ...core.fold import Reply
 from ...core.request import Message, Role, Text, TurnRequest
-from .. import Dialect, DialectRoute, Encoder, Lookup, Operation, ResponseMeta, fields, in_turn
+from .. import DialectRoute, Encoder, Lookup, Operation, ResponseMeta, fields, in_turn
 from ..headers import read_headers
 from ..openai_chat import OpenAIChat
 from ..openai_chat.decode import include_usage, stop_words
@@ -169,11 +169,10 @@ class OpenAICompletions(OpenAIChat):
     )
     lookups: Mapping[str, Lookup] = MappingProxyType({})
 
-    decode = staticmethod(decode)
+    def decode(self, body: object, headers: Mapping[str, str]) -> TurnRequest:
+        return decode(body, headers)
+
     render = staticmethod(render)
 
     def encoder(self, request: TurnRequest, meta: ResponseMeta) -> Encoder:
         return CompletionsEncoder(request, meta)
-
-
-OPENAI_COMPLETIONS: Final[Dialect] = OpenAICompletions()

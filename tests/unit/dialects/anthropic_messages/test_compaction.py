@@ -20,8 +20,10 @@ from caretway.core.events import (
 from caretway.core.fold import fold
 from caretway.core.request import TurnRequest
 from caretway.dialects import ResponseMeta
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
 from caretway.dialects.fields import ASK
+
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 META = ResponseMeta("1" * 32, 1_700_000_000, "sim-auto")
 SUMMARY = "We deploy on Friday – vielleicht 明日."

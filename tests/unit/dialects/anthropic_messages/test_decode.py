@@ -19,8 +19,10 @@ from caretway.core.request import (
     ToolSpec,
     TurnRequest,
 )
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
 from caretway.dialects.fields import HEADING
+
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 PNG = b"\x89PNG\r\n\x1a\n0000"
 PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}

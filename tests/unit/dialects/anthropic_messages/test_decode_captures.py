@@ -13,7 +13,7 @@ import pytest
 
 from caretway.core.errors import GatewayError
 from caretway.core.request import Role, ToolCall, ToolResult, TurnRequest
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
 
 CAPTURES = sorted((Path(__file__).parents[3] / "data" / "messages").glob("*/*.json"))
 
@@ -83,7 +83,7 @@ THREADS = [path for path in CAPTURES if path not in WHOLE]
 
 def decoded(path: Path) -> tuple[dict[str, Any], TurnRequest]:
     body, headers = load(path)
-    return body, ANTHROPIC_MESSAGES.decode(body, headers)
+    return body, AnthropicMessages().decode(body, headers)
 
 
 def test_the_captures_are_there() -> None:
@@ -95,7 +95,7 @@ def test_the_captures_are_there() -> None:
 def test_no_field_is_dropped_in_silence(path: Path) -> None:
     raw, headers = load(path)
     body = watched(raw | {"tools": offered(raw)} if "tools" in raw else raw)
-    request = ANTHROPIC_MESSAGES.decode(body, headers)
+    request = AnthropicMessages().decode(body, headers)
     lost = {field for field in unread(body) if field not in SILENT}
     assert (lost, request.ignored) == (set(), ())
 
@@ -138,8 +138,8 @@ def test_accepted(path: Path) -> None:
 def test_a_thread_is_refused_in_the_words_the_sdk_understands(path: Path) -> None:
     body, headers = load(path)
     with pytest.raises(GatewayError) as refused:
-        ANTHROPIC_MESSAGES.decode(body, headers)
-    status, answer = ANTHROPIC_MESSAGES.error(refused.value)
+        AnthropicMessages().decode(body, headers)
+    status, answer = AnthropicMessages().error(refused.value)
     error = msgspec.json.decode(answer)["error"]
     assert (status, error["type"]) == (400, "invalid_request_error")
     assert error["details"] == {

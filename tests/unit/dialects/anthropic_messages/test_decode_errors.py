@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import TurnRequest
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
+
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 BAD, UNSUPPORTED = ErrorKind.BAD_REQUEST, ErrorKind.UNSUPPORTED
 TOOL = {"name": "bash", "input_schema": {}}

@@ -32,8 +32,10 @@ from caretway.core.events import (
 from caretway.core.fold import fold
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.dialects import ResponseMeta
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES
+from caretway.dialects.anthropic_messages import AnthropicMessages
 from caretway.dialects.anthropic_messages.encode import ERRORS
+
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 DOCUMENTED = {
     ErrorKind.BAD_REQUEST: (400, "invalid_request_error", "invalid_request"),

@@ -9,7 +9,9 @@ from anthropic.types import MessageTokensCount, ModelInfo
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.turn import ModelInfo as Model
-from caretway.dialects.anthropic_messages import ANTHROPIC_MESSAGES, render_model, render_models
+from caretway.dialects.anthropic_messages import AnthropicMessages, render_model, render_models
+
+ANTHROPIC_MESSAGES = AnthropicMessages()
 
 PICTURE = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(b"x").decode()}
 

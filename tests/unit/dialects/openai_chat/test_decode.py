@@ -20,7 +20,9 @@ from caretway.core.request import (
     TurnRequest,
 )
 from caretway.dialects.fields import MAX_LISTED
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
+
+OPENAI_CHAT = OpenAIChat()
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

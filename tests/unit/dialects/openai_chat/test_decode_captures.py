@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from caretway.core.request import Image, Role, TurnRequest
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
 
 CAPTURES = sorted((Path(__file__).parents[3] / "data" / "clients").glob("*/*.json"))
 ACCEPTED_WITHOUT_EFFECT = {"max_tokens", "max_completion_tokens", "temperature"}
@@ -15,7 +15,7 @@ ACCEPTED_WITHOUT_EFFECT = {"max_tokens", "max_completion_tokens", "temperature"}
 
 def load(path: Path) -> tuple[dict[str, Any], TurnRequest]:
     captured = msgspec.json.decode(path.read_bytes())
-    return captured["body"], OPENAI_CHAT.decode(captured["body"], captured["headers"])
+    return captured["body"], OpenAIChat().decode(captured["body"], captured["headers"])
 
 
 def test_the_captures_are_there() -> None:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from caretway.core.errors import ErrorKind, GatewayError
 from caretway.core.request import TurnRequest
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
+
+OPENAI_CHAT = OpenAIChat()
 
 SHELL = {"type": "function", "function": {"name": "shell"}}
 DEEP = "[" * 200_000 + "]" * 200_000

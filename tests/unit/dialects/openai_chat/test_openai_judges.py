@@ -24,7 +24,9 @@ from caretway.core.events import (
 from caretway.core.fold import fold
 from caretway.core.request import TurnRequest
 from caretway.dialects import ResponseMeta
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
+
+OPENAI_CHAT = OpenAIChat()
 
 META = ResponseMeta(id="abc", created=1_700_000_000, model="m")
 REQUEST = TurnRequest("m", (), include_usage=True)

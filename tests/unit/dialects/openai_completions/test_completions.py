@@ -12,7 +12,9 @@ from caretway.core.events import UsageReported as Reported
 from caretway.core.fold import fold
 from caretway.core.request import Role, TurnRequest
 from caretway.dialects import ResponseMeta
-from caretway.dialects.openai_completions import OPENAI_COMPLETIONS
+from caretway.dialects.openai_completions import OpenAICompletions
+
+OPENAI_COMPLETIONS = OpenAICompletions()
 
 META = ResponseMeta("0" * 32, 1_700_000_000, "sim-auto")
 SAID: list[Event] = [TurnStarted(), ReasoningDelta("hm"), TextDelta("one "), TextDelta("two"), Reported(Usage(7, 2))]

@@ -23,9 +23,11 @@ from caretway.core.request import (
 )
 from caretway.dialects import Dialect, ResponseMeta
 from caretway.dialects.fields import MAX_LISTED
-from caretway.dialects.openai_chat import OPENAI_CHAT
+from caretway.dialects.openai_chat import OpenAIChat
 from caretway.dialects.openai_responses import ResponseStore, openai_responses
 from caretway.sessions.transcript import fingerprint, tools_key
+
+OPENAI_CHAT = OpenAIChat()
 
 SHELL = {"type": "function", "name": "shell", "description": "runs", "parameters": {"type": "object"}}
 
