@@ -27,7 +27,6 @@ class SimHttp1Connection:
         self._exchange: SimHttp1Exchange | None = None
         self._inlet: Inlet = Deaf()
         self._pumping = False
-        self._bare = False  # the response to a HEAD has no body
         self.paused = False
 
     # ------------------------------------------------------------------ from the socket
@@ -62,7 +61,7 @@ class SimHttp1Connection:
                 event = self._h11.next_event()
                 if event is h11.NEED_DATA:
                     if self._h11.they_are_waiting_for_100_continue:
-                        self._send(h11.InformationalResponse(status_code=100, headers=[]))
+                        self.send(h11.InformationalResponse(status_code=100, headers=[]))
                     return
                 if event is h11.PAUSED:
                     if len(self._h11.trailing_data[0]) > MAX_PIPELINED_BYTES:
@@ -83,8 +82,7 @@ class SimHttp1Connection:
                 scheme = "http" if self.transport.get_extra_info("sslcontext") is None else "https"
                 peer = self.transport.get_extra_info("peername")
                 request = Request(event.method.decode("latin-1"), path, query, headers, "1.1", scheme, peer=peer)
-                self._bare = request.method == "HEAD"
-                self._exchange = SimHttp1Exchange(self)
+                self._exchange = SimHttp1Exchange(self, bare=request.method == "HEAD")
                 self._inlet = self._accept(request, self._exchange)
             case h11.Data():
                 self._inlet.on_data(bytes(event.data))
@@ -95,18 +93,13 @@ class SimHttp1Connection:
 
     # ------------------------------------------------------------------ the answer
 
-    def start(self, status: int, headers: Headers) -> None:
-        fields = list(headers)
-        if status not in _NO_BODY and not any(name == "content-length" for name, _ in fields):
-            fields.append(("transfer-encoding", "chunked"))
-        self._send(h11.Response(status_code=status, headers=fields))
+    def send(self, event: h11.Event) -> None:
+        data = self._h11.send(event)
+        if data:
+            self.transport.write(data)
 
-    def write(self, data: bytes) -> None:
-        if not self._bare:
-            self._send(h11.Data(data=data))
-
-    def finish(self) -> None:
-        self._send(h11.EndOfMessage())
+    def next(self) -> None:
+        """Go on with the next request, after a complete response."""
         self._exchange, self._inlet = None, Deaf()
         if self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE:
             self._h11.start_next_cycle()
@@ -114,15 +107,12 @@ class SimHttp1Connection:
         else:
             self.transport.close()  # the client asked to close, or the response came before its request was complete
 
-    def _send(self, event: h11.Event) -> None:
-        data = self._h11.send(event)
-        if data:
-            self.transport.write(data)
-
 
 class SimHttp1Exchange:
-    def __init__(self, connection: SimHttp1Connection) -> None:
+    def __init__(self, connection: SimHttp1Connection, *, bare: bool) -> None:
+        """`bare`: the response to a HEAD has no body."""
         self._connection = connection
+        self._bare = bare
         self._over = False
         self._room: asyncio.Future[None] | None = None
 
@@ -143,17 +133,22 @@ class SimHttp1Exchange:
             room.set_result(None)
 
     def start(self, status: int, headers: Headers) -> None:
-        if not self._closed():
-            self._connection.start(status, headers)
+        if self._closed():
+            return
+        fields = list(headers)
+        if status not in _NO_BODY and not any(name == "content-length" for name, _ in fields):
+            fields.append(("transfer-encoding", "chunked"))
+        self._connection.send(h11.Response(status_code=status, headers=fields))
 
     def write(self, data: bytes) -> None:
-        if not self._closed():
-            self._connection.write(data)
+        if not self._closed() and not self._bare:
+            self._connection.send(h11.Data(data=data))
 
     def finish(self) -> None:
         if not self._closed():
             self._over = True
-            self._connection.finish()
+            self._connection.send(h11.EndOfMessage())
+            self._connection.next()
 
     def cut(self) -> None:
         if not self._closed():

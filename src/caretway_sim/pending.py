@@ -13,7 +13,6 @@ from caretway.cursor.wire.messages import pb
 from . import execs, updates
 from .shared import Stats
 
-MAX_EXEC_MESSAGES: Final = 100_000
 MAX_EXEC_BYTES: Final = 64 * 1024 * 1024
 """Limit of one exec's output; above it a shell stream's messages are dropped, except the last."""
 
@@ -68,7 +67,7 @@ class Pending:
             return
         opened.size += message.ByteSize()
         is_final = execs.final(message)
-        if is_final or (len(opened.messages) < MAX_EXEC_MESSAGES and opened.size <= MAX_EXEC_BYTES):
+        if is_final or opened.size <= MAX_EXEC_BYTES:
             opened.messages.append(message)
         if is_final:
             self._close_exec(message.id, None)

@@ -11,13 +11,14 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from os import urandom
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from ..accounts.account import Account
+from ..accounts.tokens import AccountStore
 from ..core.errors import ErrorKind, GatewayError
 from ..usage.key_file import MAX_BYTES, KeyFile, Keys, dump, load
 from .link import RedisAway, RedisLink
@@ -174,22 +175,10 @@ KEPT_S: Final = 90 * 86_400
 RELEASE: Final = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
-class LocalSignIn(Protocol):
-    def stamp(self) -> object: ...
-
-    async def read(self) -> Account | None: ...
-
-    async def write(self, account: Account) -> None: ...
-
-    async def original(self, account: Account, now: float) -> Account | None: ...
-
-    def locked(self) -> AbstractAsyncContextManager[None]: ...
-
-
 class SharedSignIn:
     """An `AccountStore` whose account is shared with other replicas."""
 
-    def __init__(self, local: LocalSignIn, link: RedisLink, seal: Seal, url: str) -> None:
+    def __init__(self, local: AccountStore, link: RedisLink, seal: Seal, url: str) -> None:
         """`url`: the address of the Cursor service."""
         self._local = local
         self._link = link

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from .. import __version__
+from ..accounts.tokens import AccountStore
 from ..config import ConfigError, Settings
 from ..config.secrets import cluster_key
 from ..installation import install_command
@@ -26,7 +27,7 @@ try:
     from .conversations import LocalStore, SharedConversations, SharedResponses
     from .directory import Directory, Me
     from .hop import Claims, Hops, is_sheltered
-    from .keys import ClusterKeys, KeyCopy, LocalSignIn, SharedSignIn
+    from .keys import ClusterKeys, KeyCopy, SharedSignIn
     from .link import LinkOptions, RedisLink
     from .outbox import ClusterOutbox, Hear, News
     from .seal import ANY_SCHEMA, Seal
@@ -68,7 +69,7 @@ class Cluster(Struct, frozen=True):
     def conversations(self, local: LocalStore, max_age_s: float, hear: Hear) -> SharedConversations:
         return SharedConversations(local, self.link, self.seal, self.outbox, self.news, max_age_s=max_age_s, hear=hear)
 
-    def sign_in(self, local: LocalSignIn, url: str) -> SharedSignIn:
+    def sign_in(self, local: AccountStore, url: str) -> SharedSignIn:
         return SharedSignIn(local, self.link, self.seal, url)
 
     def metrics(self) -> list[str]:

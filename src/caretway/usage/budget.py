@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, time, timedelta, tzinfo
 from enum import Enum
+from operator import add, sub
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from ..core.errors import OWN_BUDGET, ErrorKind, GatewayError
 
@@ -60,20 +62,10 @@ class Spent(Struct, frozen=True):
     cents: float = 0.0
 
     def __add__(self, other: "Spent") -> "Spent":
-        return Spent(
-            self.runs + other.runs,
-            self.tokens + other.tokens,
-            self.uncached + other.uncached,
-            self.cents + other.cents,
-        )
+        return Spent(*map(add, astuple(self), astuple(other)))
 
     def __sub__(self, other: "Spent") -> "Spent":
-        return Spent(
-            self.runs - other.runs,
-            self.tokens - other.tokens,
-            self.uncached - other.uncached,
-            self.cents - other.cents,
-        )
+        return Spent(*map(sub, astuple(self), astuple(other)))
 
     def of(self, measure: Measure) -> float:
         return float(getattr(self, measure.value))
