@@ -15,7 +15,7 @@ import msgspec
 
 from caretway.cursor.wire.messages import pb
 
-from . import brain, execs, queries, updates
+from . import brain, execs, updates
 from .exchange import SimExchange
 from .manners import Manners
 from .model_input import InputCall, InputResult, Tool, estimate, find
@@ -262,20 +262,20 @@ class CallPlayer:
     async def query(self, kind: str, args: dict[str, object]) -> None:
         ids = self.ids.call()
         try:
-            query = queries.request(kind, args, self.next_query, ids.inner)
+            query = execs.query(kind, args, self.next_query, ids.inner)
         except execs.BadArguments as wrong:
             await self.voice.say(f"[sim: {wrong}]")
             return
         self.voice.close_thought()
         self.next_query += 1
         model_call = self.ids.new("model")
-        if (shown := queries.shown(query, ids.inner)) is not None:
+        if (shown := execs.shown_query(query, ids.inner)) is not None:
             self._show(shown, ids, model_call)
-        text = queries.text(await self.pending.ask(query))
-        if (shown := queries.shown(query, ids.inner, text)) is not None:
+        text = execs.query_text(await self.pending.ask(query))
+        if (shown := execs.shown_query(query, ids.inner, text)) is not None:
             self._show_completed(shown, ids, model_call)
         call = InputCall(ids.inner, kind, msgspec.json.encode(args).decode())
-        result = InputResult(ids.inner, kind, text, not queries.agreed(text))
+        result = InputResult(ids.inner, kind, text, not execs.agreed(text))
         await self._record([call], [result], [shown] if shown is not None else [])
 
     async def _record(

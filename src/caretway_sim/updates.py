@@ -1,13 +1,15 @@
 """Builds the simulated server's messages as enveloped bytes; splits text into words; a template for fast streams. No
 state."""
 
-from collections.abc import Sequence
+import re
 from typing import Any, Final
 
 from caretway.cursor.wire.envelope import ConnectError, pack, write_end
 from caretway.cursor.wire.messages import pb
 
 from .script import ScriptStream
+
+_WORD: Final = re.compile(r"\s*\S+\s*|\s+")
 
 
 def server(**kind: Any) -> bytes:
@@ -35,21 +37,9 @@ def end(error: ConnectError | None = None) -> bytes:
     return pack(write_end(error), end=True)
 
 
-def words(text: str) -> Sequence[str]:
+def words(text: str) -> list[str]:
     """The text in the pieces that a model streams: a word with the white space after it."""
-    pieces: list[str] = []
-    start, size = 0, len(text)
-    while start < size:
-        stop = start
-        while stop < size and text[stop].isspace():
-            stop += 1
-        while stop < size and not text[stop].isspace():
-            stop += 1
-        while stop < size and text[stop].isspace():
-            stop += 1
-        pieces.append(text[start:stop])
-        start = stop
-    return pieces
+    return _WORD.findall(text)
 
 
 class StreamTemplate:

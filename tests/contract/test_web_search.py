@@ -7,8 +7,8 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from caretway.backends.builtin_tools.queries import NO_WEB_SEARCH
+from caretway_sim.execs import FOUND
 from caretway_sim.manners import LIVE
-from caretway_sim.queries import FOUND
 from contract.gateways import Client, gateway
 
 QUERY = 'sim: query web_search {"search_term": "caretway"}'

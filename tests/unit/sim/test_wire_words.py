@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from caretway.cursor.wire.envelope import End, EnvelopeReader, read_end, write_end
 from caretway.cursor.wire.messages import pb
-from caretway_sim import execs, faults, queries, raw_fields, updates
+from caretway_sim import execs, faults, raw_fields, updates
 from caretway_sim.accounts import LIFETIME_S, Accounts, accepted
 from caretway_sim.manners import CLASSIC
 from caretway_sim.model_input import Tool, find
@@ -185,14 +185,16 @@ NEWER_QUERIES = {
 
 @pytest.mark.parametrize(("kind", "field", "result", "wanted"), [(kind, *row) for kind, row in NEWER_QUERIES.items()])
 def test_newer_queries_and_their_typed_answers(kind: str, field: int, result: int, wanted: str) -> None:
-    query = queries.request(kind, {}, 0, "call_1").SerializeToString()
+    query = execs.query(kind, {}, 0, "call_1").SerializeToString()
     assert list(raw_fields.read(query)) == [(field, b"")], "query ids begin at 0, which is not written"
     reason = b"" if wanted == "success" else raw_fields.message(1, b"not here")
     typed = raw_fields.message(field, raw_fields.message(result, reason))
-    assert queries.text(pb.InteractionResponse.FromString(typed)) == wanted
-    assert queries.text(pb.InteractionResponse.FromString(raw_fields.message(field))) == "error: the answer is empty"
+    assert execs.query_text(pb.InteractionResponse.FromString(typed)) == wanted
+    assert (
+        execs.query_text(pb.InteractionResponse.FromString(raw_fields.message(field))) == "error: the answer is empty"
+    )
     with pytest.raises(execs.BadArguments):
-        queries.request(kind, {"a": 1}, 0, "call_1")
+        execs.query(kind, {"a": 1}, 0, "call_1")
 
 
 @pytest.mark.parametrize(("kind", "field"), sorted(NEWER_EXECS.items()))
@@ -206,24 +208,24 @@ def test_newer_execs(kind: str, field: int) -> None:
 
 @pytest.mark.parametrize("kind", sorted(QUERY_KINDS - NEWER_QUERIES.keys()))
 def test_every_query_has_its_call_id(kind: str) -> None:
-    query = queries.request(kind, {}, 7, "call_1")
+    query = execs.query(kind, {}, 7, "call_1")
     assert query.id == 7
     assert b"call_1" in query.SerializeToString()
 
 
 def test_query_answers_read_as_text() -> None:
     response = pb.InteractionResponse(id=1)
-    assert queries.text(response) == "error: the answer is empty"
+    assert execs.query_text(response) == "error: the answer is empty"
     response.web_search_request_response.rejected.reason = "offline"
-    assert queries.text(response) == "rejected: offline"
+    assert execs.query_text(response) == "rejected: offline"
     response.web_fetch_request_response.approved.SetInParent()
-    assert queries.text(response) == "approved"
+    assert execs.query_text(response) == "approved"
     response.ask_question_interaction_response.result.rejected.reason = "nobody here"
-    assert queries.text(response) == "rejected: nobody here"
+    assert execs.query_text(response) == "rejected: nobody here"
     response.create_plan_request_response.result.success.SetInParent()
-    assert queries.text(response) == "success"
+    assert execs.query_text(response) == "success"
     response.create_plan_request_response.result.error.error = "no plan"
-    assert queries.text(response) == "error: no plan"
+    assert execs.query_text(response) == "error: no plan"
 
 
 # ---------------------------------------------------------------------------------------------- the rest
