@@ -5,12 +5,12 @@ Cursor's service answers the call with `ERROR_DEPRECATED`, which is reported as 
 never chooses it. The backend stays for hosts that still serve the call, and as a plain text upstream for the tests of
 `text_protocol/`. No recording exists: the fields of the messages come from notes about earlier clients.
 
-A second attempt is made only before the first text, because the call cannot be resumed.
+The call cannot be resumed, so it is repeated only before the first text.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -18,6 +18,7 @@ from google.protobuf.message import DecodeError
 from ..core.errors import ErrorKind, GatewayError
 from ..core.event_buffer import EventBuffer
 from ..core.events import Event, TextDelta, TurnEnded, TurnFailed, TurnStarted
+from ..core.recovery import Fact, Loss, NewRuns, Remedy
 from ..core.request import Role, Text, ToolResult, TurnRequest
 from ..core.turn import Abilities, Backend, BackendStatus, ModelInfo, Snapshot, Standing
 from ..cursor.transport.faults import fault_from_connect
@@ -59,15 +60,13 @@ def compose(request: TurnRequest, request_id: str, conversation_id: str, new_id:
 
 
 WAY_OUT = "Use --backend agent, --backend sdk or --backend cli instead."
-_TRIED_AGAIN = frozenset({ErrorKind.UPSTREAM_DOWN, ErrorKind.SIGNED_OUT})
+_LOSSES: Final = {ErrorKind.UPSTREAM_DOWN: Loss.CUT, ErrorKind.SIGNED_OUT: Loss.TOKEN}
 
 
 @dataclass(frozen=True, slots=True)
 class ChatLimits:
     progress: float = 90.0
     """Seconds without text after which the turn fails."""
-    attempts: int = 2
-    """The number of attempts before the first text."""
     buffer_bytes: int = 2**20
     """Bytes of unread text above which upstream is paused."""
 
@@ -77,12 +76,15 @@ Open = Callable[[RunHandler, bool], Awaitable[Listening]]
 
 
 class ChatTurn:
-    def __init__(self, open_stream: Open, limits: ChatLimits, *, renewable: bool, model: str = "") -> None:
-        """`model` is used in errors."""
+    def __init__(
+        self, open_stream: Open, limits: ChatLimits, *, renewable: bool, model: str = "", opened: int = 0
+    ) -> None:
+        """`model` is used in errors. `opened`: new runs that were opened for the request before."""
         self._open = open_stream
         self._model = model
         self._limits = limits
         self._renewable = renewable
+        self._runs = NewRuns(opened)
         self._buffer = EventBuffer(limits.buffer_bytes, self._hold_back, self._go_on)
         self.listen, self.take = self._buffer.listen, self._buffer.take
         self._started = False
@@ -134,13 +136,15 @@ class ChatTurn:
     def lost(self, attempt: int, fault: GatewayError) -> None:
         if attempt != self._attempt or self._over or self._closed:
             return
-        again = not self._heard and self._attempt < self._limits.attempts and fault.kind in _TRIED_AGAIN
-        refused = fault.kind is ErrorKind.SIGNED_OUT
-        if again and (self._renewable or not refused):
+        loss = _LOSSES.get(fault.kind, Loss.FINAL)
+        step, news = self._runs.lost(loss, (Fact.SEEN, self._heard), (Fact.NONE_LEFT, not self._renewable))
+        if step.remedy.opens_run:
             self._give_up_stream()
-            self._opening = spawn(self._try(refused=refused), "legacy-chat-attempt")
+            self._buffer.put(news)
+            self._renewable = self._renewable and step.remedy is not Remedy.NEW_TOKEN
+            self._opening = spawn(self._try(refused=step.remedy is Remedy.NEW_TOKEN), "legacy-chat-attempt")
         else:
-            self._end(TurnFailed(fault))
+            self._end(TurnFailed(replace(fault, message=step.message(fault.message))))
 
     def hear(self, attempt: int, messages: list[bytes]) -> None:
         if attempt != self._attempt or self._over or self._closed:
@@ -295,7 +299,9 @@ class LegacyChatBackend:
             headers = self._headers(request_id, token)
             return await self._transport.open_stream(paths.STREAM_CHAT, headers, message, handler)
 
-        return ChatTurn(open_stream, self._limits, renewable=self._tokens.renewable, model=request.model)
+        return ChatTurn(
+            open_stream, self._limits, renewable=self._tokens.renewable, model=request.model, opened=request.reopened
+        )
 
     def _headers(self, request_id: str, token: str) -> dict[str, str]:
         return {

@@ -11,6 +11,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from .events import Event, Recovered
+
 T = TypeVar("T")
 
 RETRY_BUDGET: Final = 2
@@ -18,61 +20,40 @@ RETRY_BUDGET: Final = 2
 
 
 class Loss(Enum):
-    """What happened. The value is the label in `/metrics`, the log and the ledger."""
+    """What happened: the label in `/metrics`, the log and the ledger, and words for the dashboard."""
 
     # a run
-    CUT = "cut"
-    SILENT = "silent"
-    STALLED = "stalled"
-    UNHEARD = "unheard"
-    PROGRAM = "program"
-    REFUSED = "refused"
-    FINAL = "final"
-    TOKEN = "token"  # noqa: S105  # a reason, not a secret
-    HOST = "host"
-    SHAPE = "shape"
-    SCHEMA = "schema"
-    SYSTEM = "system"
-    TOOLS = "tools"
-    DIVERGED = "diverged"
-    INCOMPLETE = "incomplete"
-    STALE = "stale"
+    CUT = "cut", "the connection to Cursor broke"
+    SILENT = "silent", "Cursor sent nothing any more"
+    STALLED = "stalled", "Cursor sent only heartbeats, and the model made no progress"
+    UNHEARD = "unheard", "Cursor ended the stream without a message"
+    PROGRAM = "program", "cursor-agent ended before it answered"
+    REFUSED = "refused", "Cursor refused the run with a temporary error"
+    FINAL = "final", "Cursor refused the run, and would refuse it again"
+    TOKEN = "token", "Cursor did not accept the token"
+    HOST = "host", "this host of Cursor does not serve the account"
+    SHAPE = "shape", "Cursor may not have recognised the name of the model"
+    SCHEMA = "schema", "the model's maker may have refused the tools' schemas"
+    SYSTEM = "system", "the account may not set a system prompt"
+    TOOLS = "tools", "this build of cursor-agent does not take the client's tools"
+    DIVERGED = "diverged", "the model continued with other words after its run was lost"
+    INCOMPLETE = "incomplete", "a part of the stored conversation is missing"
+    STALE = "stale", "Cursor refused to continue the stored conversation"
     # a request
-    GONE = "gone"
-    MODEL = "model"
-    NO_CALL = "no call"
-    WRONG_CALL = "wrong call"
+    GONE = "gone", "the turn or its conversation could not be continued"
+    MODEL = "model", "Cursor refused the model"
+    NO_CALL = "no call", "the model did not make the demanded call"
+    WRONG_CALL = "wrong call", "the model wrote a call that does not fit"
     # a message
-    UNANSWERED = "unanswered"
+    UNANSWERED = "unanswered", "a message to Cursor was not answered"
+
+    @property
+    def label(self) -> str:
+        return self.value[0]
 
     @property
     def words(self) -> str:
-        return _HAPPENED[self]
-
-
-_HAPPENED: Final[Mapping[Loss, str]] = {
-    Loss.CUT: "the connection to Cursor broke",
-    Loss.SILENT: "Cursor sent nothing any more",
-    Loss.STALLED: "Cursor sent only heartbeats, and the model made no progress",
-    Loss.UNHEARD: "Cursor ended the stream without a message",
-    Loss.PROGRAM: "cursor-agent ended before it answered",
-    Loss.REFUSED: "Cursor refused the run with a temporary error",
-    Loss.FINAL: "Cursor refused the run, and would refuse it again",
-    Loss.TOKEN: "Cursor did not accept the token",
-    Loss.HOST: "this host of Cursor does not serve the account",
-    Loss.SHAPE: "Cursor may not have recognised the name of the model",
-    Loss.SCHEMA: "the model's maker may have refused the tools' schemas",
-    Loss.SYSTEM: "the account may not set a system prompt",
-    Loss.TOOLS: "this build of cursor-agent does not take the client's tools",
-    Loss.DIVERGED: "the model continued with other words after its run was lost",
-    Loss.INCOMPLETE: "a part of the stored conversation is missing",
-    Loss.STALE: "Cursor refused to continue the stored conversation",
-    Loss.GONE: "the turn or its conversation could not be continued",
-    Loss.MODEL: "Cursor refused the model",
-    Loss.NO_CALL: "the model did not make the demanded call",
-    Loss.WRONG_CALL: "the model wrote a call that does not fit",
-    Loss.UNANSWERED: "a message to Cursor was not answered",
-}
+        return self.value[1]
 
 
 class Fact(Enum):
@@ -100,6 +81,7 @@ class Fact(Enum):
     KEPT = "its connection was kept from before, or in doubt"
     ANSWERED = "its answer had begun"
     RESENT = "it was sent twice"
+    OPENS_RUN = "it opens a run"
 
 
 Facts = frozenset[Fact]
@@ -109,7 +91,7 @@ class RemedyPrice(Enum):
     NOTHING = "nothing"
     CALL = "one free call"
     RESEND = "a free resend"
-    REFUSED = "nothing: a refused run is free"
+    REFUSED = "nothing for the refused run"
     RUN = "a new run from the last checkpoint"
     WHOLE = "a new run with the whole history"
     LATER = "the next run reads the whole history"
@@ -117,27 +99,31 @@ class RemedyPrice(Enum):
 
 
 class Remedy(Enum):
-    """What is done. The value is the label in `/metrics`, the log and the ledger."""
+    """What is done: the label in `/metrics`, the log and the ledger, and the price."""
 
-    HAND_OVER = "hand over"
-    SAME_RUN = "same run"
-    OTHER_CONNECTION = "other connection"
-    OTHER_HOST = "other host"
-    NEW_TOKEN = "renewed token"  # noqa: S105  # a remedy, not a secret
-    OTHER_NAME = "other name"
-    SIMPLER_SCHEMAS = "simpler schemas"
-    SYSTEM_AS_TEXT = "system prompt as text"
-    NEXT_MODEL = "next model"
-    FRESH_RUN = "fresh run"
-    NEW_RUN = "new run"
-    CORRECTION = "correction"
-    ASK_USAGE = "ask for usage"
-    RESEND = "resend"
-    GIVE_UP = "give up"
+    HAND_OVER = "hand over", RemedyPrice.LATER
+    SAME_RUN = "same run", RemedyPrice.RUN
+    OTHER_CONNECTION = "other connection", RemedyPrice.RUN
+    OTHER_HOST = "other host", RemedyPrice.REFUSED
+    NEW_TOKEN = "renewed token", RemedyPrice.REFUSED
+    OTHER_NAME = "other name", RemedyPrice.REFUSED
+    SIMPLER_SCHEMAS = "simpler schemas", RemedyPrice.REFUSED
+    SYSTEM_AS_TEXT = "system prompt as text", RemedyPrice.REFUSED
+    NEXT_MODEL = "next model", RemedyPrice.REFUSED
+    FRESH_RUN = "fresh run", RemedyPrice.WHOLE
+    NEW_RUN = "new run", RemedyPrice.WHOLE
+    CORRECTION = "correction", RemedyPrice.MORE
+    ASK_USAGE = "ask for usage", RemedyPrice.CALL
+    RESEND = "resend", RemedyPrice.RESEND
+    GIVE_UP = "give up", RemedyPrice.NOTHING
+
+    @property
+    def label(self) -> str:
+        return self.value[0]
 
     @property
     def price(self) -> RemedyPrice:
-        return _PRICES[self]
+        return self.value[1]
 
     @property
     def opens_run(self) -> bool:
@@ -145,23 +131,6 @@ class Remedy(Enum):
         return self not in _OPEN_NO_RUN
 
 
-_PRICES: Final[Mapping[Remedy, RemedyPrice]] = {
-    Remedy.HAND_OVER: RemedyPrice.LATER,
-    Remedy.SAME_RUN: RemedyPrice.RUN,
-    Remedy.OTHER_CONNECTION: RemedyPrice.RUN,
-    Remedy.OTHER_HOST: RemedyPrice.REFUSED,
-    Remedy.NEW_TOKEN: RemedyPrice.REFUSED,
-    Remedy.OTHER_NAME: RemedyPrice.REFUSED,
-    Remedy.SIMPLER_SCHEMAS: RemedyPrice.REFUSED,
-    Remedy.SYSTEM_AS_TEXT: RemedyPrice.REFUSED,
-    Remedy.NEXT_MODEL: RemedyPrice.REFUSED,
-    Remedy.FRESH_RUN: RemedyPrice.WHOLE,
-    Remedy.NEW_RUN: RemedyPrice.WHOLE,
-    Remedy.CORRECTION: RemedyPrice.MORE,
-    Remedy.ASK_USAGE: RemedyPrice.CALL,
-    Remedy.RESEND: RemedyPrice.RESEND,
-    Remedy.GIVE_UP: RemedyPrice.NOTHING,
-}
 _OPEN_NO_RUN: Final = frozenset(
     {Remedy.HAND_OVER, Remedy.NEXT_MODEL, Remedy.ASK_USAGE, Remedy.RESEND, Remedy.GIVE_UP, Remedy.SYSTEM_AS_TEXT}
 )
@@ -180,7 +149,9 @@ def holding(*facts: tuple[Fact, bool]) -> Facts:
     return frozenset([fact for fact, holds in facts if holds])
 
 
-class RemedyRow(Struct, frozen=True):
+class Step(Struct, frozen=True):
+    """One row of the table."""
+
     losses: frozenset[Loss]
     """Empty: all of its part of the table."""
     given: Facts
@@ -188,16 +159,10 @@ class RemedyRow(Struct, frozen=True):
     remedy: Remedy
     reason: str
     quiet: bool = False
-    """The error for the client needs no reason why nothing is tried."""
+    """The error for the client needs no reason why nothing more is tried."""
 
     def fits(self, loss: Loss, facts: Facts) -> bool:
         return (not self.losses or loss in self.losses) and self.given <= facts and not self.unless & facts
-
-
-class Step(Struct, frozen=True):
-    remedy: Remedy
-    reason: str
-    quiet: bool = False
 
     def message(self, message: str) -> str:
         """An error's message, with the reason why nothing more is tried."""
@@ -212,8 +177,8 @@ def _row(
     reason: str,
     *,
     quiet: bool = False,
-) -> RemedyRow:
-    return RemedyRow(_set(losses), _set(given), _set(unless), remedy, reason, quiet)
+) -> Step:
+    return Step(_set(losses), _set(given), _set(unless), remedy, reason, quiet)
 
 
 def _set(one_or_more: T | tuple[T, ...]) -> frozenset[T]:
@@ -228,7 +193,7 @@ _BY_CHANGE: Final = (Loss.TOKEN, Loss.HOST, Loss.SHAPE, Loss.SCHEMA, Loss.SYSTEM
 _ELSEWHERE: Final = (Fact.SEEN, Fact.WORKED)
 _L, _F, _R = Loss, Fact, Remedy
 
-TABLE: Final[Mapping[str, tuple[RemedyRow, ...]]] = {
+TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
     "A run of Cursor": (
         _row(_ANY, _F.SPENT, (), _R.GIVE_UP, "the plan's usage is spent", quiet=True),
         _row(_ANY, _F.USAGE_OPEN, (), _R.ASK_USAGE, "a spent plan is refused in the same words"),
@@ -236,7 +201,7 @@ TABLE: Final[Mapping[str, tuple[RemedyRow, ...]]] = {
         _row(_BY_CHANGE, _F.NONE_LEFT, (), _R.GIVE_UP, "nothing else is left to try", quiet=True),
         _row(_BY_CHANGE, _F.SEEN, (), _R.GIVE_UP, "a run that answered lacks nothing", quiet=True),
         _row(_ANY, _F.CALLS, _F.HALF_CALL, _R.HAND_OVER, "the client has the calls; its results start a fresh run"),
-        _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "{runs} runs were reopened without progress"),
+        _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "every new run ended without progress"),
         _row(
             (_L.UNHEARD, _L.HOST),
             (),
@@ -287,11 +252,12 @@ TABLE: Final[Mapping[str, tuple[RemedyRow, ...]]] = {
         _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.WORKED, (), _R.GIVE_UP, "a fresh run would run the tools again"),
         _row(_L.MODEL, (), (), _R.NEXT_MODEL, "Cursor refused the model, and its alias names another, or the request"),
         _row((_L.NO_CALL, _L.WRONG_CALL), _F.ASKED_TWICE, (), _R.GIVE_UP, "the model is asked again once"),
-        _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "{runs} runs were reopened without progress"),
+        _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "every new run ended without progress"),
         _row((_L.GONE, _L.NO_CALL), (), (), _R.FRESH_RUN, "the history is sent to a fresh run"),
         _row(_L.WRONG_CALL, (), (), _R.CORRECTION, "the model is told what is wrong with its call"),
     ),
     "A message or a call to Cursor": (
+        _row(_ANY, _F.OPENS_RUN, (), _R.GIVE_UP, "the run is lost, which is decided above"),
         _row(_ANY, _F.RESENT, (), _R.GIVE_UP, "two connections brought no answer"),
         _row(_ANY, _F.UNPROCESSED, (), _R.RESEND, "Cursor has done nothing with it"),
         _row(_ANY, _F.ANSWERED, (), _R.GIVE_UP, "Cursor has worked on it"),
@@ -309,19 +275,35 @@ def part_of(loss: Loss) -> str:
     return message if loss is Loss.UNANSWERED else request if loss in _OF_REQUEST else run
 
 
-def matching_row(situation: Situation) -> RemedyRow:
+def remedy(situation: Situation) -> Step:
+    """What is done, and why."""
     facts = situation.facts
     if situation.runs:
         facts |= {Fact.AGAIN}
     if situation.runs >= situation.budget:
         facts |= {Fact.BUDGET_USED}
-    return next(row for row in TABLE[part_of(situation.loss)] if row.fits(situation.loss, facts))
+    return next(step for step in TABLE[part_of(situation.loss)] if step.fits(situation.loss, facts))
 
 
-def remedy(situation: Situation) -> Step:
-    """What is done, and why."""
-    row = matching_row(situation)
-    return Step(row.remedy, row.reason.format(runs=situation.runs), row.quiet)
+class NewRuns:
+    """Counts the new runs of a request on a backend that cannot continue a run."""
+
+    def __init__(self, opened: int) -> None:
+        """`opened`: by earlier turns of the request."""
+        self.opened = opened
+
+    def lost(self, loss: Loss, *facts: tuple[Fact, bool]) -> tuple[Step, list[Event]]:
+        """What is done after a lost run, and the report about it."""
+        step = remedy(Situation(loss, holding((Fact.NO_RESUME, True), *facts), self.opened))
+        if not step.remedy.opens_run:
+            return step, []
+        self.opened += 1
+        return step, [Recovered(step.remedy.label, loss.label, self.opened)]
+
+
+def may_resend(*facts: tuple[Fact, bool]) -> bool:
+    """Whether a message or a call to Cursor is sent again."""
+    return remedy(Situation(Loss.UNANSWERED, holding(*facts))).remedy is Remedy.RESEND
 
 
 # ---- A remedy in words, from the labels that are in the log and the ledger.
@@ -330,10 +312,10 @@ def remedy(situation: Situation) -> Step:
 def words_of(remedy: str, loss: str) -> tuple[str, str]:
     """(what happened, what the remedy cost). Labels of other versions, and the codes of refused models, stay as they
     are."""
-    what = next((each.words for each in Loss if each.value == loss), loss)
-    if remedy == Remedy.NEXT_MODEL.value:
+    what = next((each.words for each in Loss if each.label == loss), loss)
+    if remedy == Remedy.NEXT_MODEL.label:
         what = f"{Loss.MODEL.words} ({loss})"
-    return what, next((each.price.value for each in Remedy if each.value == remedy), "")
+    return what, next((each.price.value for each in Remedy if each.label == remedy), "")
 
 
 def in_words(recoveries: Iterable[tuple[str, str]]) -> list[str]:
@@ -345,19 +327,18 @@ def in_words(recoveries: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def as_markdown() -> str:
-    lines = ["| label | what happened |", "|---|---|", *[f"| `{loss.value}` | {loss.words} |" for loss in Loss], ""]
+    lines = ["| label | what happened |", "|---|---|", *[f"| `{loss.label}` | {loss.words} |" for loss in Loss], ""]
     for part, rows in TABLE.items():
         lines += [f"### {part}", "", "| what happened | if | unless | what is done | because | price |"]
         lines += ["|---|---|---|---|---|---|", *map(_as_line, rows), ""]
     return "\n".join(lines)
 
 
-def _as_line(row: RemedyRow) -> str:
-    happened = " ".join([f"`{loss.value}`" for loss in Loss if loss in row.losses]) or "anything"
+def _as_line(row: Step) -> str:
+    happened = " ".join([f"`{loss.label}`" for loss in Loss if loss in row.losses]) or "anything"
     given = ", and ".join([fact.value for fact in Fact if fact in row.given])
     unless = ", or ".join([fact.value for fact in Fact if fact in row.unless])
-    reason = row.reason.format(runs="so many")
-    return f"| {happened} | {given} | {unless} | *{row.remedy.value}* | {reason} | {row.remedy.price.value} |"
+    return f"| {happened} | {given} | {unless} | *{row.remedy.label}* | {row.reason} | {row.remedy.price.value} |"
 
 
 if __name__ == "__main__":

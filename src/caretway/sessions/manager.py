@@ -162,7 +162,7 @@ class Sessions:
                         raise
                     log.info("a parked turn is gone, its history is replayed: %s", lost.message)
                     label, reason, conversation = "replayed", "the parked turn was lost", live.account.conversation
-                    recoveries.append((step.remedy.value, Loss.GONE.value))
+                    recoveries.append((step.remedy.label, Loss.GONE.label))
                 else:
                     return self._respond(live, request, model_request, "resumed", reason)
             case Repeat(sid=sid, reason=reason):
@@ -181,16 +181,16 @@ class Sessions:
         if known is None and (compacted := self._names.compacted(origin.caller.key, request)) is not None:
             reason, conversation = COMPACTED, compacted
         account = RunAccount(origin, conversation or self._conversations.replayed(origin.caller.key, request))
-        may_replace = holding((Fact.FIXED, mode is SessionMode.REQUIRED and label != "fresh"))
+        fixed = holding((Fact.FIXED, mode is SessionMode.REQUIRED and label != "fresh"))
         while True:
             try:
                 live = await self._start(request, model_request, account, known)
                 break
             except GatewayError as refusal:
-                following = after_refusal(request, refusal, may_replace)
+                following = after_refusal(request, refusal, fixed)
                 if following is None:
                     raise
-                recoveries.append((Remedy.NEXT_MODEL.value, refusal.code or refusal.kind.value))
+                recoveries.append((Remedy.NEXT_MODEL.label, refusal.code or refusal.kind.value))
                 request, reason = following
                 model_request = same_model(request, model_request)
                 known, label = None, "fresh" if label == "fresh" else "replayed"

@@ -9,7 +9,7 @@ run may answer instead (`second_try.py`).
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Literal, Protocol
 
 from ..core import events as ev
@@ -20,10 +20,11 @@ from ..core.fold import Fold, Reply
 from ..core.request import Message, Text, ToolCall, TurnRequest
 from ..core.tally import estimated_usage
 from ..core.turn import Stage, StageFactory
+from ..processes.tasks import spawn
 from ..schemas.check import ArgumentCheck, ArgumentRule
 from .lifecycle import Happening
 from .live import LiveTurn, Tickets
-from .second_try import Restart, SecondTry
+from .second_try import SecondTry
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ CALL_BYTES: Final = 1024
 ARGUMENTS_NOTE: Final = "tool_arguments"
 MAX_CALLS: Final = 4096
 """Calls per turn, all of which its client may resume."""
+
+
+Restart = Callable[[int, TurnRequest], Awaitable[LiveTurn]]
+"""Opens a fresh run for the whole request. Arguments: how many runs were opened for it before, and the request."""
 
 
 class ResponseOwner(Protocol):
@@ -70,9 +75,11 @@ class Response:
         "_owner",
         "_plain",
         "_ready",
+        "_restart",
         "_second_try",
         "_stages",
         "_started",
+        "_starting",
         "_whole",
         "adapted",
         "label",
@@ -110,7 +117,10 @@ class Response:
         """Why the model may not see the request's images."""
         self._owner = owner
         self._factories = stages
-        self._second_try = SecondTry(request, restart)
+        self._restart = restart
+        self._starting: asyncio.Task[None] | None = None
+        """Starts the second run."""
+        self._second_try = SecondTry(request, fixed=restart is None)
         self.recoveries = self._second_try.recoveries
         self._started = False
         self._plain = False
@@ -174,7 +184,7 @@ class Response:
                 events = self._digest(events)
             except Exception as failure:  # of any backend or stage: here it becomes an event
                 return self._failed(failure)
-        elif self.over or self._second_try.starting is not None:
+        elif self.over or self._starting is not None:
             return []
         else:
             events = self._next()
@@ -191,11 +201,12 @@ class Response:
         """The events; empty if another run answers instead, or if the events are held back."""
         second = self._second_try
         again = second.judge(events)
-        if again is not None:
+        if again is not None and self._restart is not None:
             self._started = self._started and ev.TurnStarted not in map(type, events)  # it was not shown
             self.label, self.reason = "replayed" if self.label != "fresh" else "fresh", again
             self.over, self.request = False, second.request
-            second.start(self._started_again)
+            second.begins_again()
+            self._starting = spawn(self._start_again(self._restart), "start-turn-again")
             return []
         if not second.must_call:
             return events
@@ -212,16 +223,23 @@ class Response:
         """Why the answer does not meet the request's demand."""
         return self._second_try.note
 
-    def _started_again(self, outcome: LiveTurn | Exception) -> None:
-        if isinstance(outcome, Exception):
-            self._failure = outcome
+    async def _start_again(self, restart: Restart) -> None:
+        failure, live = None, self.live
+        try:
+            live = await restart(self._second_try.reopened, self.request)
+        except Exception as error:  # the next `take` turns it into an event
+            failure = error
+        finally:
+            self._starting = None
+        self._failure = failure
+        if failure is not None:
             self._fold, self._whole = Fold(), None  # the failure replaces the reply of the lost run
         else:
-            self.live, self._failure = outcome, None
-            outcome.account.answers(self.label, self.reason)
+            self.live = live
+            live.account.answers(self.label, self.reason)
             self._begin()
             if self._ready is not None:
-                outcome.turn.listen(self._ready)
+                live.turn.listen(self._ready)
         if self._ready is not None:
             self._ready()
 
@@ -240,7 +258,8 @@ class Response:
 
     def give_up(self) -> None:
         """Give up, because there are no waiters any more."""
-        self._second_try.cancel()
+        if self._starting is not None:
+            self._starting.cancel()
 
     # ---- events
 

@@ -5,9 +5,8 @@ The table in `core/recovery.py` decides; here is what it needs to know. The answ
 call. If the second run does not call either, or fails, the client gets the text with a note.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,10 +24,8 @@ from ..core.events import (
     TurnStarted,
 )
 from ..core.named_tool import NOTE_KEY
-from ..core.recovery import Fact, Facts, Loss, Remedy, Situation, holding, remedy
+from ..core.recovery import Fact, Facts, Loss, Remedy, Situation, holding, remedy, words_of
 from ..core.request import ModelFallback, TurnRequest
-from ..processes.tasks import spawn
-from .live import LiveTurn
 from .plan import Parked
 
 log = logging.getLogger(__name__)
@@ -87,9 +84,6 @@ def _asking(request: TurnRequest, one: ModelFallback, others: tuple[ModelFallbac
     return replace(request, model=one.model, parameters=one.parameters, choice=choice, fallbacks=others)
 
 
-Restart = Callable[[int, TurnRequest], Awaitable[LiveTurn]]
-"""Opens a fresh run for the whole request. Arguments: how many runs were opened for it before, and the request."""
-
 MAX_RECOVERIES: Final = 16
 """Recoveries of one response in its log line."""
 MAX_HELD_EVENTS: Final = 50_000
@@ -103,23 +97,22 @@ class SecondTry:
         "_called",
         "_decided",
         "_first",
+        "_fixed",
         "_held",
         "_named",
-        "_reopened",
-        "_restart",
         "_tries",
         "_worked",
         "must_call",
         "note",
         "opened",
         "recoveries",
+        "reopened",
         "request",
         "shown",
-        "starting",
     )
 
-    def __init__(self, request: TurnRequest, restart: Restart | None) -> None:
-        """`restart` is None where no other run may answer."""
+    def __init__(self, request: TurnRequest, *, fixed: bool) -> None:
+        """`fixed`: no other run may answer."""
         self.request = request
         """The request for the current model."""
         self.opened = False
@@ -133,9 +126,9 @@ class SecondTry:
         self._named = request.tool_choice.name if request.tool_choice.mode == "named" else ""
         self.recoveries: list[tuple[str, str]] = []
         """(rung, cause) of the first recoveries."""
-        self._restart = restart
-        self.starting: asyncio.Task[None] | None = None
-        self._reopened = 0
+        self._fixed = fixed
+        self.reopened = 0
+        """New runs for the request without progress."""
         self._decided: str | None = None
         """Why the turn itself has chosen a fresh run, which it has counted."""
         self._called = False
@@ -150,8 +143,8 @@ class SecondTry:
 
     def recovered(self, event: Recovered) -> None:
         """Record that the turn has recovered from a lost run by itself."""
-        self._reopened = event.reopened
-        self._decided = event.cause if event.how == Remedy.FRESH_RUN.value else None
+        self.reopened = event.reopened
+        self._decided = event.cause if event.how == Remedy.FRESH_RUN.label else None
         self._keep(event.how, event.cause)
 
     def judge(self, events: Sequence[Event]) -> str | None:
@@ -177,8 +170,8 @@ class SecondTry:
     def _gone(self) -> str | None:
         decided, self._decided = self._decided, None
         if decided is not None:  # by the turn, which has counted the fresh run
-            return Loss(decided).words if self._allows(Loss.GONE, runs=0) else None
-        if not self._allows(Loss.GONE, runs=self._reopened):
+            return words_of(Remedy.FRESH_RUN.label, decided)[0] if self._allows(Loss.GONE, runs=0) else None
+        if not self._allows(Loss.GONE, runs=self.reopened):
             return None
         self._opens(Loss.GONE)
         return Loss.GONE.words
@@ -189,13 +182,13 @@ class SecondTry:
         if following is None:
             self.shown = self.shown or not self.must_call
             return None
-        self._keep(Remedy.NEXT_MODEL.value, error.code or error.kind.value)
+        self._keep(Remedy.NEXT_MODEL.label, error.code or error.kind.value)
         self.request, why = following
         return why
 
     def _no_call(self, events: Sequence[Event]) -> str | None:
         self._tries += 1
-        if not self._allows(Loss.NO_CALL, runs=self._reopened, again=self._tries >= CALL_TRIES):
+        if not self._allows(Loss.NO_CALL, runs=self.reopened, again=self._tries >= CALL_TRIES):
             return None
         self._opens(Loss.NO_CALL)
         self._first = [*self._held, *events]
@@ -206,38 +199,19 @@ class SecondTry:
         return remedy(Situation(loss, facts, runs)).remedy is Remedy.FRESH_RUN
 
     def _facts(self, *, seen: bool = False) -> Facts:
-        return holding((Fact.FIXED, self._restart is None), (Fact.WORKED, self._worked), (Fact.SEEN, seen))
+        return holding((Fact.FIXED, self._fixed), (Fact.WORKED, self._worked), (Fact.SEEN, seen))
 
     def _opens(self, loss: Loss) -> None:
-        self._reopened += 1
-        self._keep(Remedy.FRESH_RUN.value, loss.value)
+        self.reopened += 1
+        self._keep(Remedy.FRESH_RUN.label, loss.label)
 
     def _keep(self, rung: str, cause: str) -> None:
         if len(self.recoveries) < MAX_RECOVERIES:
             self.recoveries.append((rung, cause))
 
-    # ---- the fresh run
-
-    def start(self, started: Callable[[LiveTurn | Exception], None]) -> None:
-        """Start the second try after `judge`. Held events are dropped, because the fresh run replaces them."""
-        assert self._restart is not None
+    def begins_again(self) -> None:
+        """The second run begins. Held events are dropped, because it replaces them."""
         self._held = [event for event in self._held if type(event) is TurnStarted]
-        self.starting = spawn(self._start(self._restart, started), "start-turn-again")
-
-    async def _start(self, restart: Restart, started: Callable[[LiveTurn | Exception], None]) -> None:
-        outcome: LiveTurn | Exception
-        try:
-            outcome = await restart(self._reopened, self.request)
-        except Exception as failure:  # the listener turns it into an event
-            outcome = failure
-        finally:
-            self.starting = None
-        started(outcome)
-
-    def cancel(self) -> None:
-        """Cancel the run that is being started, because nothing waits for it."""
-        if self.starting is not None:
-            self.starting.cancel()
 
     # ---- a demanded call
 

@@ -71,13 +71,14 @@ async def test_a_process_that_dies_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["close-stdout", "leave"])
 async def test_a_process_that_is_heard_no_more_is_not_waited_for(tmp_path: Path, fault: str) -> None:
-    """Neither of them is an error of the program's: it is worth one more try, and no silence of 90 s."""
+    """Neither of them is an error of the program's: it is worth the budget of new runs, and no silence of 90 s."""
     async with cli_gateway(tmp_path, "acp") as client:
         answer = await client.chat(f"sim-agent: {fault}\nsim: say x")
         assert answer.error is not None
         assert (answer.status, answer.error["code"]) == (503, "upstream_unavailable")
         assert fault != "leave" or "before its answer did (exit code 0)" in answer.error["message"]
-        assert len(client.stand_in.starts("acp")) == 2
+        assert len(client.stand_in.starts("acp")) == 3
+        assert answer.headers["x-caretway-recovered"].count("new run, because cursor-agent ended") == 2
         assert (await client.chat("sim: say on")).text == "on"
 
 

@@ -103,7 +103,7 @@ async def test_a_cut_is_tried_again_before_the_first_text_only() -> None:
         handler.on_closed(None)
 
     assert kind(await run(Wire(cut))) is ErrorKind.UPSTREAM_DOWN
-    assert kind(await run(Wire(DOWN, DOWN))) is ErrorKind.UPSTREAM_DOWN
+    assert kind(await run(Wire(DOWN, DOWN, DOWN))) is ErrorKind.UPSTREAM_DOWN, "the budget of every request"
 
 
 async def test_silence_ends_it() -> None:

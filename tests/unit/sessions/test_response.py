@@ -333,6 +333,23 @@ async def test_a_fresh_run_may_be_had_at_the_second_asking() -> None:
     assert (events[-2:], restarts.told) == ([TextDelta("here"), TurnEnded()], [1, 2])
 
 
+async def test_a_run_that_nobody_waits_for_is_not_started() -> None:
+    cancelled = asyncio.Event()
+
+    async def slow(reopened: int, _request: TurnRequest) -> LiveTurn:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError("nobody waits")
+
+    one = response(PlayedTurn(TurnFailed(GONE)), restart=slow)
+    assert one.take() == []
+    await asyncio.sleep(0)
+    one.give_up()
+    await cancelled.wait()
+
+
 async def test_a_demanded_call_is_asked_for_twice() -> None:
     calls = [*called("1"), TurnPaused()]
     restarts = Restarts(PlayedTurn(TextDelta("fine"), *calls))

@@ -1,6 +1,5 @@
 """When another run answers instead, how often, and what a demanded call holds back."""
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +20,6 @@ from caretway.core.events import (
 from caretway.core.recovery import Loss, Remedy
 from caretway.core.request import Message, ModelChoice, ModelFallback, Role, SessionMode, Text, ToolChoice, TurnRequest
 from caretway.core.turn import Snapshot
-from caretway.sessions.live import LiveTurn
 from caretway.sessions.plan import Parked
 from caretway.sessions.second_try import (
     MAX_HELD_EVENTS,
@@ -33,7 +31,7 @@ from caretway.sessions.second_try import (
 )
 from turns import GONE, PlayedTurn, called
 
-from .played import ask, live
+from .played import ask
 from .test_manager import HI, KEPT, House
 
 THEN = tuple(
@@ -92,10 +90,6 @@ def test_a_turn_stays_with_the_model_that_has_it(has_it: str, model: str, left: 
     assert (found.model, len(found.fallbacks)) == (model, left)
 
 
-async def never(_reopened: int, _request: TurnRequest) -> LiveTurn:
-    return live(PlayedTurn())
-
-
 BEFORE: list[tuple[str, list[Event], bool, str | None]] = [
     ("at once", [], False, REASON),
     ("after it began", [TurnStarted()], False, REASON),
@@ -106,7 +100,7 @@ BEFORE: list[tuple[str, list[Event], bool, str | None]] = [
 
 @pytest.mark.parametrize(("name", "before", "opened", "verdict"), BEFORE, ids=[row[0] for row in BEFORE])
 def test_only_before_the_first_byte(name: str, before: list[Event], opened: bool, verdict: str | None) -> None:
-    one = SecondTry(ask(fallbacks=THEN), never)
+    one = SecondTry(ask(fallbacks=THEN), fixed=False)
     one.opened = opened
     assert one.judge([*before, TurnFailed(SPENT)]) == verdict
     assert one.request.model == ("next" if verdict else "model")
@@ -114,7 +108,7 @@ def test_only_before_the_first_byte(name: str, before: list[Event], opened: bool
 
 
 def test_not_where_no_other_run_may_answer() -> None:
-    assert SecondTry(ask(fallbacks=THEN), None).judge([TurnFailed(SPENT)]) is None
+    assert SecondTry(ask(fallbacks=THEN), fixed=True).judge([TurnFailed(SPENT)]) is None
 
 
 class Refusing:
@@ -165,12 +159,8 @@ NOT_WRITE = "the model did not call write at first"
 GONE_WORDS = "the turn or its conversation could not be continued"
 
 
-async def fresh(reopened: int, _request: TurnRequest) -> LiveTurn:
-    return live(PlayedTurn(TextDelta(f"after {reopened}")))
-
-
 def second(choice: ToolChoice | None = None, *, may: bool = True) -> SecondTry:
-    return SecondTry(ask(choice=choice), fresh if may else None)
+    return SecondTry(ask(choice=choice), fixed=not may)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,21 +209,21 @@ def test_what_a_client_sees_ends_it() -> None:
 @pytest.mark.parametrize("cause", list(Loss))
 def test_a_turn_that_decided_for_a_fresh_run_says_why(cause: Loss) -> None:
     one = second()
-    one.recovered(Recovered(Remedy.FRESH_RUN.value, cause.value, 1))
+    one.recovered(Recovered(Remedy.FRESH_RUN.label, cause.label, 1))
     assert one.judge([LOST])
-    assert one.recoveries == [(Remedy.FRESH_RUN.value, cause.value)], "and has counted it"
+    assert one.recoveries == [(Remedy.FRESH_RUN.label, cause.label)], "and has counted it"
 
 
 def test_the_turns_own_runs_take_from_the_same_budget() -> None:
     one = second()
-    one.recovered(Recovered(Remedy.SAME_RUN.value, Loss.CUT.value, 2))
+    one.recovered(Recovered(Remedy.SAME_RUN.label, Loss.CUT.label, 2))
     assert one.judge([LOST]) is None
 
 
 def test_recoveries_are_bounded() -> None:
     one = second()
     for _ in range(MAX_RECOVERIES + 5):
-        one.recovered(Recovered(Remedy.SAME_RUN.value, Loss.CUT.value, 1))
+        one.recovered(Recovered(Remedy.SAME_RUN.label, Loss.CUT.label, 1))
     assert len(one.recoveries) == MAX_RECOVERIES
 
 
@@ -301,58 +291,14 @@ def test_what_is_held_is_bounded() -> None:
 
 def test_without_tools_no_call_can_be_demanded() -> None:
     request = ask(choice=REQUIRED)
-    assert SecondTry(request, None).must_call
-    assert not SecondTry(type(request)("model", request.messages, (), REQUIRED), None).must_call
+    assert SecondTry(request, fixed=True).must_call
+    assert not SecondTry(type(request)("model", request.messages, (), REQUIRED), fixed=True).must_call
 
 
-async def test_the_fresh_run_is_told_how_many_there_were() -> None:
-    outcomes: list[LiveTurn | Exception] = []
-    one = second()
-    one.judge([LOST])
-    one.start(outcomes.append)
-    while one.starting is not None:
-        await asyncio.sleep(0)
-    (outcome,) = outcomes
-    assert isinstance(outcome, LiveTurn)
-    assert outcome.turn.take() == [START, TextDelta("after 1")]
-
-
-async def test_the_words_of_a_run_that_did_not_call_are_not_said() -> None:
+def test_the_words_of_a_run_that_did_not_call_are_not_said() -> None:
     one = second(REQUIRED)
     one.hold([START])
     one.hold([TextDelta("no")])
     assert one.judge([TurnEnded()])
-    one.start(lambda _: None)
+    one.begins_again()
     assert one.hold(called("1")) == [START, *called("1")]
-    one.cancel()
-
-
-async def test_a_run_that_cannot_be_started_is_an_outcome_too() -> None:
-    async def full(reopened: int, _request: TurnRequest) -> LiveTurn:
-        raise GatewayError(ErrorKind.OVERLOADED, "no place")
-
-    outcomes: list[LiveTurn | Exception] = []
-    one = SecondTry(ask(), full)
-    one.start(outcomes.append)
-    while one.starting is not None:
-        await asyncio.sleep(0)
-    (outcome,) = outcomes
-    assert isinstance(outcome, GatewayError)
-    assert outcome.kind is ErrorKind.OVERLOADED
-
-
-async def test_a_run_that_nobody_waits_for_is_not_started() -> None:
-    never = asyncio.Event()
-
-    async def slow(reopened: int, _request: TurnRequest) -> LiveTurn:
-        await never.wait()
-        raise AssertionError("nobody waits")
-
-    outcomes: list[LiveTurn | Exception] = []
-    one = SecondTry(ask(), slow)
-    one.start(outcomes.append)
-    await asyncio.sleep(0)
-    one.cancel()
-    while one.starting is not None:
-        await asyncio.sleep(0)
-    assert outcomes == []

@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ...core.errors import GatewayError
+from ...core.recovery import Fact, Loss, Remedy, Situation, holding, remedy
 from ...core.request import TurnRequest
 from ...core.turn import SIMULATED, Abilities, BackendStatus, ModelInfo, Snapshot, Standing
 from ...cursor.transport.faults import fault_from_status, unusable
@@ -212,10 +213,14 @@ class _Caller:
         headers = self.headers(token)
         headers |= {REQUEST_ID: new_id(), "content-type": kind, "connect-protocol-version": "1"}
         response = await self.transport.call("POST", path, headers, body)
-        if response.status == 401 and self.tokens.renewable:
+        if response.status == 401 and self._renews():
             headers["authorization"] = f"Bearer {await self.tokens.token(refused=token)}"
             response = await self.transport.call("POST", path, headers, body)
         return response
+
+    def _renews(self) -> bool:
+        none_left = holding((Fact.NONE_LEFT, not self.tokens.renewable))
+        return remedy(Situation(Loss.TOKEN, none_left)).remedy is Remedy.NEW_TOKEN
 
 
 class _Opener:

@@ -340,7 +340,7 @@ class RunLife:
 
     def _recovered(self, how: Remedy, loss: Loss) -> None:
         adapted = self._opening.adapted if how is Remedy.SIMPLER_SCHEMAS else ""
-        self.events.append(Recovered(how.value, loss.value, self._reopened, adapted))
+        self.events.append(Recovered(how.label, loss.label, self._reopened, adapted))
 
     def _progress_made(self) -> None:
         """Renew the retry budget."""

@@ -330,7 +330,7 @@ class AgentTurn:
         if step is None:
             self._after()
         elif step.remedy in LOOKED_INTO:
-            self._opening = spawn(self._look_into(self._attempt, step, loss, fault), f"agent-{loss.value}")
+            self._opening = spawn(self._look_into(self._attempt, step, loss, fault), f"agent-{loss.label}")
         else:
             self._carry_out(step, loss, fault)
 
@@ -367,7 +367,7 @@ class AgentTurn:
         retry = self._conversation.carry_out(step, loss, fault)
         if retry is not None and not self._closed:
             why = fault and fault.message  # without the hint, which is for the final error
-            log.info("a run was lost (%s) and is opened again in %.2f s: %s", loss.value, retry.delay, why)
+            log.info("a run was lost (%s) and is opened again in %.2f s: %s", loss.label, retry.delay, why)
             self._conversation.outgoing.clear()
             self._conversation.open(self._loop.time())
             self._opening = spawn(self._open_attempt(retry), "agent-attempt")

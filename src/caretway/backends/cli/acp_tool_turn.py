@@ -26,13 +26,14 @@ from ...core.events import (
     UsageReported,
 )
 from ...core.named_tool import NamedTool, demand
+from ...core.recovery import Fact, Loss, Remedy
 from ...core.request import Text, ToolChoice, ToolResult, ToolSpec, system_text
 from ...core.tally import result_chars
 from ...core.turn import Snapshot
 from ...processes.tasks import spawn
 from ...schemas.check import CORRECTIONS, ArgumentCheck
 from .acp_agent import AcpAgent
-from .acp_turn import AcpTurn
+from .acp_turn import AcpTurn, loss_of
 from .announced import Announcements
 from .prompt import CliChat, write_chat
 from .tool_server import SERVER, Answer, McpUse, listed_tools, refusal, tool_answer
@@ -171,7 +172,12 @@ class AcpToolTurn(AcpTurn):
     def _refuse(self, reason: str, *, for_good: bool = False) -> None:
         """Send the tools as text from now on. Raises TURN_GONE, so that the whole request is sent again."""
         self._host.refused(self._launch.build, reason, for_good=for_good)
-        raise GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
+        raise self._as_text(reason)
+
+    def _as_text(self, reason: str) -> GatewayError:
+        _, news = self._runs.lost(Loss.TOOLS, (Fact.SEEN, self._shown))
+        self._buffer.put_soon(news)
+        return GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
 
     # ---- calls from the MCP server
 
@@ -277,14 +283,16 @@ class AcpToolTurn(AcpTurn):
 
     def _failed(self, error: GatewayError) -> None:
         """Report TURN_GONE for a program that died after it received results: the history with them is sent again."""
-        if self._called and not self._answering and error.kind is ErrorKind.UPSTREAM_DOWN and not error.code:
-            error = GatewayError(ErrorKind.TURN_GONE, f"cursor-agent is gone: {error.message}")
+        if self._called:
+            step, news = self._runs.lost(loss_of(error), (Fact.SEEN, self._answering), (Fact.IN_CHAT, True))
+            self._buffer.put_soon(news)
+            if step.remedy is Remedy.FRESH_RUN:
+                error = GatewayError(ErrorKind.TURN_GONE, f"cursor-agent is gone: {error.message}")
         super()._failed(error)
 
     def _give_up(self, reason: str) -> None:
         self._refused = reason
         self._host.refused(self._launch.build, reason, for_good=False)
-        gone = GatewayError(ErrorKind.TURN_GONE, f"cursor-agent gets tools as text: {reason}.")
-        super()._take(self._translator.failed(gone))
+        super()._take(self._translator.failed(self._as_text(reason)))
         if not self._closing.done():
             self._closing.set_result(None)

@@ -1,5 +1,5 @@
 """A turn in ACP mode: borrows a warm process, sends the prompt, and cancels it if the client is gone, without losing
-the process. Retries once if the process died before any output. The loop guard's warning is sent as another prompt; if
+the process. The loop guard's warning is sent as another prompt; if
 the loop continues, the process is ended.
 
 The prompt has no time limit. Only silence, or a process that ignores a cancel, ends it.
@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TurnFailed
+from ...core.recovery import Fact, Loss, NewRuns, Remedy
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...processes.tasks import spawn
@@ -146,6 +147,10 @@ class AcpLaunch:
     wish: ModelWish = NO_WISH
 
 
+def loss_of(error: GatewayError) -> Loss:
+    return Loss.PROGRAM if error.kind is ErrorKind.UPSTREAM_DOWN and not error.code else Loss.FINAL
+
+
 class AcpTurn:
     def __init__(
         self,
@@ -157,8 +162,11 @@ class AcpTurn:
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
         keep: Callable[[CliChat], None],
+        opened: int = 0,
     ) -> None:
+        """`opened`: new runs that were opened for the request before."""
         self._backend = backend
+        self._runs = NewRuns(opened)
         self._launch = launch
         self._translator = translator
         self._slot = slot
@@ -225,16 +233,21 @@ class AcpTurn:
         """Hook for subclasses: the run is over."""
 
     async def _tried(self) -> None:
-        """Send the prompt, with one retry in another process if this one died or could not reach Cursor before any
-        output. A resumed session may have received the prompt, so it raises TURN_GONE instead."""
-        try:
-            await self._prompted()
-        except GatewayError as error:
-            if self._shown or self._closing.done() or error.kind is not ErrorKind.UPSTREAM_DOWN or error.code:
-                raise
-            if self._launch.work.resume:
-                raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
-            await self._prompted()
+        """Send the prompt, in another process if one died or could not reach Cursor before any output."""
+        while True:
+            try:
+                return await self._prompted()
+            except GatewayError as error:
+                if self._closing.done():
+                    raise
+                step, news = self._runs.lost(
+                    loss_of(error), (Fact.SEEN, self._shown), (Fact.IN_CHAT, bool(self._launch.work.resume))
+                )
+                self._buffer.put_soon(news)
+                if step.remedy is Remedy.FRESH_RUN:
+                    raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
+                if step.remedy is not Remedy.NEW_RUN:
+                    raise replace(error, message=step.message(error.message)) from error
 
     async def _prompted(self) -> None:
         work = self._launch.work

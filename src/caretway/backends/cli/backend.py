@@ -89,6 +89,8 @@ class _CliOpening:
     """The chat to continue."""
     parent: bytes | None
     at: Circumstances
+    reopened: int
+    """New runs that were opened for the request before."""
 
 
 class CursorCliBackend:
@@ -163,7 +165,7 @@ class CursorCliBackend:
         whole = render(messages)
         prompt = render(tail(messages)) if work.resume else whole
         at = Circumstances(work.model, prompt_chars=len(whole.text), now=self._clock(), clean=self._setup.clean)
-        opening = _CliOpening(program, work, prompt, chat, parent, at)
+        opening = _CliOpening(program, work, prompt, chat, parent, at, request.reopened)
         return self._print(opening) if via == "print" else self._acp(opening, request)
 
     async def why_text(self, request: TurnRequest, snapshot: Snapshot | None) -> str:
@@ -213,8 +215,9 @@ class CursorCliBackend:
                 showing=self._setup.showing, at=opening.at, resuming=work.resume, guard=guard, prompt=text
             )
 
+        limits, keep = self._setup.limits, self._chats.keep
         return PrintTurn(
-            self.name, launch, translate, slot, self.children, self._setup.limits, self._failed, self._chats.keep
+            self.name, launch, translate, slot, self.children, limits, self._failed, keep, opening.reopened
         )
 
     def _with_files(self, prompt: Prompt, workspace: Path) -> tuple[str, Path]:
@@ -243,7 +246,8 @@ class CursorCliBackend:
         chars = opening.at.prompt_chars
         translator = AcpTranslator(showing=self._setup.showing, prompt_chars=chars, guard=self._guard(opening))
         slot = self._slots.join()
-        parts = (self.name, launch, translator, slot, self._pool, self._setup.limits, self._failed, self._chats.keep)
+        limits, keep = self._setup.limits, self._chats.keep
+        parts = (self.name, launch, translator, slot, self._pool, limits, self._failed, keep, opening.reopened)
         if not request.tools:
             return AcpTurn(*parts)
         offer = TurnOffer(request.tools, request.tool_choice)

@@ -1,5 +1,5 @@
-"""A turn in print mode: one process with the prompt on stdin (argv is limited in length), a silence timeout, one retry
-if the client has seen nothing, backpressure.
+"""A turn in print mode: one process with the prompt on stdin (argv is limited in length), a silence timeout,
+another process if one died before the client has seen anything, backpressure.
 
 The process group is ended if the client disconnects, if the process is silent for too long, if it stays after the
 terminal line, and when the gateway stops.
@@ -8,13 +8,13 @@ terminal line, and when the gateway stops.
 import asyncio
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from ...core.errors import ErrorKind, GatewayError
 from ...core.event_buffer import EventBuffer
 from ...core.events import Event, TurnFailed, TurnStarted
+from ...core.recovery import Fact, Loss, NewRuns, Remedy
 from ...core.request import Text, ToolResult
 from ...core.turn import Snapshot
 from ...processes.child import Child, Command, Exit
@@ -24,8 +24,6 @@ from .print_translate import PrintTranslator
 from .process import AgentChildGroup, Slot
 from .program import CliLimits, safe_chat_id
 from .prompt import CliChat, write_chat
-
-RETRIES: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,9 @@ class PrintTurn:
         limits: CliLimits,
         failed: Callable[[GatewayError], None],
         keep: Callable[[CliChat], None],
+        opened: int = 0,
     ) -> None:
+        """`opened`: new runs that were opened for the request before."""
         self._backend = backend
         self._launch = launch
         self._translate = translate
@@ -62,7 +62,7 @@ class PrintTurn:
         self._limits = limits
         self._on_failure = failed
         self._on_kept = keep
-        self._retries = RETRIES
+        self._runs = NewRuns(opened)
         self._pending: list[Event] = []
         """Events without visible output, held back because a retry would repeat them."""
         self._shown = False
@@ -187,27 +187,36 @@ class PrintTurn:
             events += self._translator.feed(line)
         events += self._translator.finish(exit_.code, exit_.stderr)
         last = events[-1]
-        if isinstance(last, TurnFailed) and len(events) == 1 and self._again(last.error):
-            return
-        self._leave()
         if isinstance(last, TurnFailed):
-            self._on_failure(last.error)
+            remedy, events = self._after_failure(events, last.error)
+            if remedy is Remedy.NEW_RUN:
+                self._pending, self._child = [], None
+                self._translator, self._lines = self._translate(), LineReader(self._limits.line_bytes)
+                self._beginning = self._begin_soon()
+                self._buffer.put(events)
+                return
+        self._leave()
         self._put(events)
 
-    def _again(self, error: GatewayError) -> bool:
-        """Retry once if Cursor was not reached or the program died before any visible output. A resumed chat may have
-        received the prompt, so it fails with TURN_GONE instead. Returns False if the error is final."""
-        if self._shown or not self._retries or error.kind is not ErrorKind.UPSTREAM_DOWN:
-            return False
-        if self._launch.chat.id:
-            self._leave()
-            self._put([TurnFailed(GatewayError(ErrorKind.TURN_GONE, "The resumed chat broke off."))])
-            return True
-        self._retries -= 1
-        self._pending, self._child = [], None
-        self._translator, self._lines = self._translate(), LineReader(self._limits.line_bytes)
-        self._beginning = self._begin_soon()
-        return True
+    def _after_failure(self, events: list[Event], error: GatewayError) -> tuple[Remedy, list[Event]]:
+        """The remedy after a program that died or did not reach Cursor, and the events to report."""
+        step, news = self._runs.lost(
+            Loss.PROGRAM if error.kind is ErrorKind.UPSTREAM_DOWN else Loss.FINAL,
+            (Fact.SEEN, self._shown or len(events) > 1),
+            (Fact.IN_CHAT, bool(self._launch.chat.id)),
+        )
+        match step.remedy:
+            case Remedy.NEW_RUN:
+                return step.remedy, news
+            case Remedy.FRESH_RUN:
+                return step.remedy, [
+                    *news,
+                    TurnFailed(GatewayError(ErrorKind.TURN_GONE, "The resumed chat broke off.")),
+                ]
+            case _:
+                error = replace(error, message=step.message(error.message))
+                self._on_failure(error)
+                return step.remedy, [*events[:-1], TurnFailed(error)]
 
     def _leave(self) -> None:
         self._slot.leave()

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.recovery import Fact, Loss, Remedy, Situation, holding, remedy
 from ...core.request import TurnRequest
 from ...cursor.transport.faults import cut
 from ...cursor.transport.ports import RunHandler, RunStream
@@ -297,7 +298,10 @@ class SdkRun:
 
     def _without_system(self, refusal: Frame) -> bool:
         """Open the run again if the account may not set a system prompt. Returns whether it did."""
-        if self.heard or not self._custom or NO_SYSTEM not in end_of(refusal).decode().lower():
+        if NO_SYSTEM not in end_of(refusal).decode().lower():
+            return False
+        facts = holding((Fact.SEEN, self.heard), (Fact.NONE_LEFT, not self._custom))
+        if remedy(Situation(Loss.SYSTEM, facts)).remedy is not Remedy.SYSTEM_AS_TEXT:
             return False
         log.info("the account may not have a system prompt of its own; it is sent with the message")
         self._opener.account.custom_system = False

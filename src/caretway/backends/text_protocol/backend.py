@@ -16,7 +16,7 @@ from ...core.request import Message, Role, Text, TurnRequest
 from ...core.tally import prompt_chars
 from ...core.turn import Backend, BackendStatus, ModelInfo, NativeTools, Snapshot, Turn
 from ...schemas.check import ArgumentCheck
-from .parser import DEFAULT_TEXT_LIMITS, BadCall, Parser, TextLimits
+from .parser import DEFAULT_TEXT_LIMITS, Parser, TextLimits
 from .prompt import Manner, PromptStyle, mentions, offers_tools, prepare, tool_result, without_images, wrong_call
 from .thinking import SUFFIX, base_model, with_thinking
 from .turn import TextReader, TextTurn
@@ -94,21 +94,23 @@ class TextToolBackend:
             problem=problem,
         )
 
-        async def correct(kept: Snapshot, answer: str, wrong: Sequence[BadCall]) -> Turn:
+        async def correct(kept: Snapshot, reader: TextReader) -> Turn:
             answers = [
                 tool_result(f"wrong_{i}", bad.name, wrong_call(bad.problem, names), is_error=True)
-                for i, bad in enumerate(wrong, 1)
+                for i, bad in enumerate(reader.wrong, 1)
             ]
-            more = (Message(Role.ASSISTANT, (Text(answer),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
-            return await self._inner.start(
-                structs.replace(text_request, messages=(*text_request.messages, *more)), kept
-            )
+            more = (Message(Role.ASSISTANT, (Text(reader.said),)), Message(Role.USER, (Text("\n\n".join(answers)),)))
+            messages = (*text_request.messages, *more)
+            asked = structs.replace(text_request, messages=messages, reopened=reader.runs.opened)
+            return await self._inner.start(asked, kept)
 
-        limits = self._limits if corrects else replace(self._limits, corrections=0)
+        limits = self._limits
         if not request.tool_choice.parallel:
             limits = replace(limits, max_calls=1)
         inner = await self._inner.start(text_request, snapshot)
-        return TextTurn(inner, TextReader(parser, limits, prompt_chars=prompt_chars(text_request), only=only), correct)
+        chars, opened = prompt_chars(text_request), request.reopened
+        reader = TextReader(parser, limits, prompt_chars=chars, only=only, corrects=corrects, opened=opened)
+        return TextTurn(inner, reader, correct)
 
     async def _known(self, model: str) -> frozenset[str]:
         """Upstream's own model ids, because a model with the name of a derived model may exist upstream."""

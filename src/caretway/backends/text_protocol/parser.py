@@ -13,8 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-# ---- Limits of the text protocol, in characters: one call, calls in a response, the list of tools, corrections in a
-# turn.
+# ---- Limits of the text protocol, in characters: one call, calls in a response, the list of tools.
 
 
 class TextLimits(Struct, frozen=True):
@@ -24,8 +23,6 @@ class TextLimits(Struct, frozen=True):
     """Calls in one response; the turn ends after the last call."""
     max_tools_chars: int = 2 * 1024 * 1024
     """The list of tools in the instructions."""
-    corrections: int = 1
-    """Corrections of wrong calls that the model may make in one turn."""
 
 
 DEFAULT_TEXT_LIMITS = TextLimits()

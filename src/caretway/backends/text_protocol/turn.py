@@ -12,6 +12,7 @@ from ...core.events import (
     TERMINAL,
     Event,
     ReasoningDelta,
+    Recovered,
     TextDelta,
     ToolCallDelta,
     ToolCallReady,
@@ -22,6 +23,7 @@ from ...core.events import (
     Usage,
     UsageReported,
 )
+from ...core.recovery import Fact, Loss, NewRuns, Remedy
 from ...core.request import Text, ToolResult
 from ...core.tally import tokens
 from ...core.turn import Snapshot, Turn
@@ -37,9 +39,19 @@ from .thinking import unclosed
 
 
 class TextReader:
-    def __init__(self, parser: Parser, limits: TextLimits, *, prompt_chars: int = 0, only: str = "") -> None:
+    def __init__(
+        self,
+        parser: Parser,
+        limits: TextLimits,
+        *,
+        prompt_chars: int = 0,
+        only: str = "",
+        corrects: bool = False,
+        opened: int = 0,
+    ) -> None:
         """`prompt_chars`: the size of the prompt, to estimate usage if upstream reports none. `only`: the tool that
-        the request demands by name; calls of other tools are dropped."""
+        the request demands by name; calls of other tools are dropped. `corrects`: wrong calls may be corrected.
+        `opened`: new runs that were opened for the request before."""
         self.over = False
         """The last event was returned; later events of the inner turn are ignored."""
         self.calls = 0
@@ -48,7 +60,10 @@ class TextReader:
         """The inner turn's end, if the answer has wrong calls that may be corrected."""
         self._parser = parser
         self._limits = limits
-        self._corrections = limits.corrections
+        self._corrects = corrects
+        self.asked_again = False
+        """The model was corrected."""
+        self.runs = NewRuns(opened)
         self._prompt_chars = prompt_chars
         self._only = only
         self._answer_chars = 0
@@ -80,7 +95,7 @@ class TextReader:
 
     def corrected(self) -> None:
         """Continue after a correction was sent to the model."""
-        self._corrections -= 1
+        self.asked_again = True
         self.ended = None
         self._said, self.wrong, self._held, self._held_chars = [], [], [], 0
 
@@ -99,7 +114,7 @@ class TextReader:
         match event:
             case TextDelta(text=text):
                 self._answer_chars += len(text)
-                if self._corrections:
+                if self._corrects:
                     self._said.append(text)
                 for piece in self._parser.feed(text):
                     if not self.over:
@@ -108,7 +123,7 @@ class TextReader:
                 self._flush(out)
                 if self._parser.unclosed and not self.calls and not self.over:
                     out.append(unclosed())
-                if self.wrong and self._corrections and not self.over:
+                if self.wrong and not self.over:
                     self.ended = event
                 elif not self.over:
                     self._show_wrong(out)
@@ -123,6 +138,9 @@ class TextReader:
                 if not self._started:
                     self._started = True
                     out.append(event)
+            case Recovered(reopened=reopened):
+                self.runs.opened = reopened
+                out.append(event)
             case UsageReported(usage=usage):
                 self._usage = usage.after(self._usage)
                 out.append(UsageReported(self._usage))
@@ -152,7 +170,7 @@ class TextReader:
             case CallPiece():
                 self._show_wrong(out)
                 self._call(piece, out)
-            case BadCall() if self._corrections and not self.calls:
+            case BadCall() if self._corrects and not self.calls:
                 self.wrong.append(piece)
             case BadCall(call=CallPiece() as call):
                 self._show_wrong(out)
@@ -199,8 +217,8 @@ class TextReader:
                 self._call(call, out)
 
 
-Correct = Callable[[Snapshot, str, Sequence[BadCall]], Awaitable[Turn]]
-"""(the conversation so far, the model's text, its wrong calls) -> the turn that continues."""
+Correct = Callable[[Snapshot, TextReader], Awaitable[Turn]]
+"""(the conversation so far, the reader with the model's text and its wrong calls) -> the turn that continues."""
 
 
 class TextTurn(OuterTurn):
@@ -230,9 +248,13 @@ class TextTurn(OuterTurn):
         events = reader.feed(batch)
         if reader.ended is not None:
             kept = self._inner.snapshot()
-            if kept is None:
+            step, news = reader.runs.lost(
+                Loss.WRONG_CALL, (Fact.FIXED, kept is None), (Fact.ASKED_TWICE, reader.asked_again)
+            )
+            if kept is None or step.remedy is not Remedy.CORRECTION:
                 events += reader.give_up()
             else:
+                events += news
                 spawn(self._corrected(kept), "correct-text-calls")
         elif reader.over and not isinstance(batch[-1], TERMINAL):
             self._inner.close()  # at the first text after its calls
@@ -242,7 +264,7 @@ class TextTurn(OuterTurn):
         reader = self._reader
         try:
             await self._inner.aclose()
-            following = await self._correct(kept, reader.said, reader.wrong)
+            following = await self._correct(kept, reader)
         except Exception as failure:  # any failure goes to the reader, because no caller awaits this task
             self._buffer.close(failure)
             return

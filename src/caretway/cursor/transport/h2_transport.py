@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.recovery import Fact, may_resend
 from ...processes.tasks import spawn
 from ..wire.envelope import pack
 from ..wire.paths import RUN
@@ -123,7 +124,7 @@ class H2Transport:
         return field_block((*own, *fields))
 
     async def _call(self, block: bytes, body: bytes) -> UnaryResponse:
-        for last in (False, True):
+        for resent in (False, True):
             connection = await self._acquire()
             kept = not connection.fresh
             answer = UnaryAnswer(self._limits.max_call_bytes)
@@ -135,9 +136,12 @@ class H2Transport:
                     stream.doubt()  # mostly because of a timeout
                 raise
             except GatewayError as error:
-                # An idle connection that the peer has dropped fails only now: try once more.
-                given_up = kept and error.kind is ErrorKind.UPSTREAM_DOWN and not answer.heard
-                if last or not (given_up or isinstance(error, Unprocessed)):
+                if not may_resend(  # an idle connection that the peer has dropped fails only now
+                    (Fact.RESENT, resent),
+                    (Fact.UNPROCESSED, isinstance(error, Unprocessed)),
+                    (Fact.ANSWERED, answer.heard),
+                    (Fact.KEPT, kept and error.kind is ErrorKind.UPSTREAM_DOWN),
+                ):
                     raise
             finally:
                 stream.close()

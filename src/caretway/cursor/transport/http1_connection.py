@@ -35,12 +35,11 @@ class Http1Exchange:
         "heard",
         "kept",
         "method",
+        "opens_run",
         "over",
         "paused",
-        "repeatable",
         "repeated",
         "sent_at",
-        "shared",
         "sink",
         "target",
         "waits_since",
@@ -54,18 +53,15 @@ class Http1Exchange:
         body: bytes,
         sink: StreamSink,
         *,
-        shared: bool,
-        repeatable: bool,
+        opens_run: bool,
     ) -> None:
         self.method = method
         self.target = target
         self.fields = fields
         self.body = body
         self.sink = sink
-        self.shared = shared
-        """Whether it uses a shared connection instead of its own."""
-        self.repeatable = repeatable
-        """Whether it may be sent twice."""
+        self.opens_run = opens_run
+        """Whether it has a connection of its own, and is sent only once."""
         self.repeated = False
         self.waits_since = 0.0
         """When it began to wait for a connection."""
@@ -88,12 +84,6 @@ class Http1Exchange:
         self.paused = False
         if self.connection is not None:
             self.connection.resume()
-
-    @property
-    def stale(self) -> bool:
-        """Whether the connection is kept or in doubt and no answer has begun: if it breaks, the peer has probably not
-        seen the request."""
-        return (self.kept or self.doubted) and not self.heard and not self.over
 
     @property
     def unsent(self) -> int:

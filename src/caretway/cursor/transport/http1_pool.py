@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 
 from ...core.errors import ErrorKind, GatewayError
+from ...core.recovery import Fact, may_resend
 from ...processes.tasks import spawn
 from .dial import Dial, all_closed
 from .faults import cut, stopping
@@ -96,8 +97,13 @@ class Http1Pool:
         self._serve()
 
     def failed(self, exchange: Http1Exchange, error: GatewayError) -> None:
-        broken = error.kind is ErrorKind.UPSTREAM_DOWN
-        if broken and exchange.stale and exchange.repeatable and not self._closed:
+        again = may_resend(
+            (Fact.OPENS_RUN, exchange.opens_run),
+            (Fact.RESENT, exchange.repeated),
+            (Fact.ANSWERED, exchange.heard or exchange.over),
+            (Fact.KEPT, (exchange.kept or exchange.doubted) and error.kind is ErrorKind.UPSTREAM_DOWN),
+        )
+        if again and not self._closed:
             exchange.repeated, exchange.sent_at = True, None
             task = spawn(self._retry(exchange), "agent-http1-retry")
             self._again.add(task)
@@ -220,10 +226,10 @@ class Http1Pool:
             self._sweep_in(oldest + self._limits.http1_idle_timeout_s - _now())
 
     def _settle(self, exchange: Http1Exchange) -> None:
-        if exchange.shared:
-            self._shared_busy -= 1
-        else:
+        if exchange.opens_run:
             self._own_busy -= 1
+        else:
+            self._shared_busy -= 1
 
 
 def _now() -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ...core.errors import GatewayError
+from ...core.recovery import Fact, may_resend
 from ..wire.embedding import AppendWriter
 from ..wire.envelope import pack
 from ..wire.messages import ai
@@ -94,7 +95,8 @@ class AppendWatch:
         doubt_at = moved_at + limit * (2 if seen.repeated else 1)
         if now < doubt_at:
             return AppendVerdict.WAIT, min(again, doubt_at)
-        return (AppendVerdict.UNANSWERED if seen.repeated else AppendVerdict.RESEND), again
+        resend = may_resend((Fact.KEPT, True), (Fact.RESENT, seen.repeated))
+        return (AppendVerdict.RESEND if resend else AppendVerdict.UNANSWERED), again
 
 
 class Http1Transport:
@@ -358,4 +360,4 @@ def _exchange(
     own = [("host", origin.authority)]
     if body or method != "GET":
         own.append(("content-length", str(len(body))))
-    return Http1Exchange(method, origin.prefix + path, [*own, *fields], body, sink, shared=not run, repeatable=not run)
+    return Http1Exchange(method, origin.prefix + path, [*own, *fields], body, sink, opens_run=run)

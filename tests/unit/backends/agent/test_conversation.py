@@ -420,7 +420,7 @@ def test_attempts_are_bounded_and_back_off() -> None:
     assert isinstance(last, TurnFailed)
     assert (last.error.kind, last.error.message) == (
         ErrorKind.UPSTREAM_DOWN,
-        "cut (Not tried again: 2 runs were reopened without progress.)",
+        "cut (Not tried again: every new run ended without progress.)",
     )
 
 
