@@ -6,26 +6,23 @@ The text model decides the reply; this module sends it. No state is kept between
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from caretway.cursor.wire.envelope import ConnectError, EnvelopeError, EnvelopeReader, pack
+from caretway.cursor.wire.envelope import EnvelopeError, EnvelopeReader, pack
 from caretway.cursor.wire.messages import ai
-from caretway.processes.tasks import spawn
 
 from . import catalogue, faults, text_model, updates
 from .exchange import SimExchange
 from .model_input import Role, estimate
 from .play_steps import DROP_PAUSE_S, Dropped
+from .run import SimStream
 from .script import Drop, Exec, Fail, Hang, Mute, Query, Say, ScriptStream, Wait
 from .shared import Shared
 from .start import RunRefused
-
-log = logging.getLogger(__name__)
 
 _PIECES_PER_TURN: Final = 64
 _ROLES: Final[dict[int, Role]] = {
@@ -60,33 +57,12 @@ def read_chat(body: bytes) -> LegacyPrompt:
     return LegacyPrompt(request.conversation_id, request.model.name, tuple(blocks))
 
 
-class LegacyRun:
+class LegacyRun(SimStream):
     def __init__(self, shared: Shared, exchange: SimExchange, asked: LegacyPrompt) -> None:
         self._shared = shared
-        self._exchange = exchange
         self._asked = asked
-        self._loop = asyncio.get_running_loop()
-        self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated chat {asked.conversation}")
-
-    def stop(self) -> None:
-        """Stop without an error: the client is gone."""
-        self._loop.call_soon(self.task.cancel)  # not before it has started: a task that never ran cleans nothing up
-
-    async def _live(self) -> None:
-        error: ConnectError | None = None
-        self._shared.stats.chats_opened += 1
-        try:
-            await self._play()
-        except RunRefused as refused:
-            error = refused.error
-        except Dropped:
-            self._exchange.cut()
-            return
-        except Exception:  # the edge of the chat: a bug of the simulator must not leave the client waiting
-            log.exception("the simulated chat %s failed", self._asked.conversation)
-            error = faults.SCRIPTED["internal"]
-        self._exchange.write(updates.end(error))
-        self._exchange.finish()
+        shared.stats.chats_opened += 1
+        super().__init__(exchange, f"simulated chat {asked.conversation}")
 
     async def _play(self) -> None:
         stats = self._shared.stats

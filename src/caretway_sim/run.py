@@ -34,7 +34,67 @@ class _Unheard(Exception):
     """The stream ends without a frame."""
 
 
-class SimRun:
+class SimStream:
+    """A response that a task writes, to its end: an error, a cut, or nothing more to say."""
+
+    lingers_ms = 0
+    """How long the body stays open after the end."""
+
+    def __init__(self, exchange: SimExchange, name: str) -> None:
+        self._exchange = exchange
+        self._name = name
+        self._loop = asyncio.get_running_loop()
+        self._cancelled: ConnectError | None = None
+        self.over = False
+        self.task: asyncio.Task[Any] = spawn(self._live(), name)
+
+    def end(self, error: ConnectError) -> None:
+        """Stop now and send this error."""
+        if not self.over:
+            self._cancelled = error
+            self.stop()
+
+    def stop(self) -> None:
+        """Stop without an error: the client is gone."""
+        self._loop.call_soon(self.task.cancel)  # not before the task starts: a task that never ran cleans nothing up
+
+    async def _live(self) -> None:
+        error: ConnectError | None = None
+        try:
+            await self._play()
+        except RunRefused as refused:
+            error = refused.error
+        except HistoryError as wrong:
+            error = faults.bad_request(str(wrong))
+        except Dropped:
+            self._exchange.cut()
+            return
+        except Left:
+            pass
+        except EmptyTurn:
+            self._exchange.write(updates.update(turn_ended=pb.TurnEndedUpdate()))
+        except _Unheard:
+            self._exchange.finish()
+            return
+        except asyncio.CancelledError:
+            if self._cancelled is None:
+                raise
+            error = self._cancelled
+        except Exception:  # the edge of the stream: a bug of the simulator must not leave the client waiting
+            log.exception("the %s failed", self._name)
+            error = faults.SCRIPTED["internal"]
+        finally:
+            self.over = True
+        self._exchange.write(updates.end(error))
+        if self.lingers_ms:
+            await asyncio.sleep(self.lingers_ms / 1000)
+        self._exchange.finish()
+
+    async def _play(self) -> None:
+        raise NotImplementedError
+
+
+class SimRun(SimStream):
     def __init__(
         self, shared: Shared, exchange: SimExchange, request_id: str, owner: str = "", *, abroad: bool = False
     ) -> None:
@@ -42,16 +102,13 @@ class SimRun:
         self._shared = shared
         self._owner = owner
         self._abroad = abroad
-        self._exchange = exchange
         self._request_id = request_id or str(uuid.uuid4())
         self._pending = Pending(exchange.write, shared.stats)
-        self._loop = asyncio.get_running_loop()
+        self.lingers_ms = shared.manners.lingers_ms
+        super().__init__(exchange, f"simulated run {self._request_id}")
         self._first: asyncio.Future[pb.AgentRunRequest] = self._loop.create_future()
         self._performance: Performance | None = None
         self._heartbeat = self._loop.call_later(shared.heartbeat_s, self._beat)
-        self._cancelled: ConnectError | None = None
-        self._over = False
-        self.task: asyncio.Task[Any] = spawn(self._live(), f"simulated run {self._request_id}")
 
     # ------------------------------------------------------------------ from the client
 
@@ -79,50 +136,13 @@ class SimRun:
             case _:
                 pass  # heartbeats, and messages newer than the schema
 
-    def end(self, error: ConnectError) -> None:
-        """Stop now and send this error."""
-        if not self._over:
-            self._cancelled = error
-            self.stop()
-
-    def stop(self) -> None:
-        """Stop without an error: the client is gone."""
-        self._loop.call_soon(self.task.cancel)  # not before the task starts: a task that never ran cleans nothing up
-
     # ------------------------------------------------------------------ the run itself
 
-    async def _live(self) -> None:
-        error: ConnectError | None = None
+    async def _play(self) -> None:
         try:
             await self._perform(await self._first)
-        except RunRefused as refused:
-            error = refused.error
-        except HistoryError as wrong:
-            error = faults.bad_request(str(wrong))
-        except Dropped:
-            self._exchange.cut()
-            return
-        except Left:
-            pass
-        except EmptyTurn:
-            self._exchange.write(updates.update(turn_ended=pb.TurnEndedUpdate()))
-        except _Unheard:
-            self._exchange.finish()
-            return
-        except asyncio.CancelledError:
-            if self._cancelled is None:
-                raise
-            error = self._cancelled
-        except Exception:  # the edge of the run: a bug of the simulator must not leave the client waiting
-            log.exception("the simulated run %s failed", self._request_id)
-            error = faults.SCRIPTED["internal"]
         finally:
-            self._over = True
             self._heartbeat.cancel()
-        self._exchange.write(updates.end(error))
-        if linger := self._shared.manners.lingers_ms:
-            await asyncio.sleep(linger / 1000)
-        self._exchange.finish()
 
     async def _perform(self, request: pb.AgentRunRequest) -> None:
         stats = self._shared.stats

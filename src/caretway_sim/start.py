@@ -80,9 +80,6 @@ def piece(tools: Sequence[Tool]) -> Piece:
     return Piece(f"tools\x00{text}", estimate(text))
 
 
-# ---- start
-
-
 # ---- state
 
 # The simulated conversation state in blobs: the blobs that it names, its history from roots or turns, and the new blobs

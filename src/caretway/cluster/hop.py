@@ -245,9 +245,6 @@ def head_bytes(method: str, target: str, headers: Iterable[tuple[str, str]]) -> 
     return "".join(lines).encode("latin-1", "replace")
 
 
-# ---- hop
-
-
 # ---- claims
 
 # Which gateway replays a turn whose gateway is gone: the first to claim it in Redis. A gateway that gets a request for
