@@ -9,11 +9,11 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass
+from dataclasses import Field, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -403,24 +403,34 @@ class Setting(Struct, frozen=True):
             raise ConfigError(self.name, origin, problem) from None  # the cause would repeat a secret
 
 
-def declared(group: str, kind: ValueKind, help_text: str, **more: Any) -> Mapping[str, object]:
-    """The metadata of a setting's dataclass field; `more` has further fields of `Setting`."""
-    return {"setting": partial(Setting, kind=kind, help=help_text, group=group, **more)}
+def declared(
+    group: str,
+    default: object,
+    help_text: str,
+    kind: ValueKind | None = None,
+    *,
+    secret: bool = False,
+    hidden: bool = False,
+    **more: Any,
+) -> Any:
+    """A dataclass field that is a setting. A callable default makes the value. Without `kind` the field's type decides:
+    a switch or a choice. `hidden`: not in the repr, like a secret. `more` has further fields of `Setting`."""
+    make = default if callable(default) else lambda: default
+    row = partial(Setting, help=help_text, group=group, make_default=make, secret=secret, **more)
+    return field(default_factory=make, repr=not (secret or hidden), metadata={"setting": row, "kind": kind})
 
 
 def rows(declarations: Iterable[Field[Any]]) -> tuple[Setting, ...]:
     """The table, in the order of the fields; fields that are not settings are left out."""
     return tuple(
-        item.metadata["setting"](name=item.name, make_default=_maker(item))
+        item.metadata["setting"](name=item.name, kind=item.metadata["kind"] or _kind_of(item.type))
         for item in declarations
         if "setting" in item.metadata
     )
 
 
-def _maker(item: Field[Any]) -> Callable[[], object]:
-    if item.default_factory is not MISSING:
-        return item.default_factory
-    return lambda: item.default
+def _kind_of(type_: object) -> ValueKind:
+    return SWITCH if type_ is bool else choice(get_args(type_))
 
 
 _FIXED: Final = "it is fixed now; delete it"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from .kinds import (
     ALIASES,
@@ -20,7 +20,6 @@ from .kinds import (
     PAIRS,
     PATHS,
     REDIS_URL,
-    SWITCH,
     TEXT,
     TREE,
     URL,
@@ -28,7 +27,6 @@ from .kinds import (
     WORDS,
     ConfigError,
     Setting,
-    choice,
     declared,
     duration,
     hint,
@@ -92,553 +90,323 @@ _BUFFER: Final = size(1024)
 class Settings:
     """All settings of the gateway. Values given in code are checked as strictly as loaded ones."""
 
-    host: str = field(default="127.0.0.1", metadata=_server(FILLED_TEXT, "Address to listen on.", extra_env=("HOST",)))
-    port: int = field(
-        default=32124,
-        metadata=_server(integer(0, 65535), "TCP port to listen on; 0 picks a free one.", extra_env=("PORT",)),
+    host: str = _server("127.0.0.1", "Address to listen on.", FILLED_TEXT, extra_env=("HOST",))
+    port: int = _server(32124, "TCP port to listen on; 0 picks a free one.", integer(0, 65535), extra_env=("PORT",))
+    gateway_key: str | None = _server(
+        None,
+        "The gateway's own key, which clients must send. Not your Cursor key; `caretway key new` makes one.",
+        FILLED_TEXT,
+        extra_env=("CARETWAY_API_KEY",),
+        secret=True,
     )
-    gateway_key: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_server(
-            FILLED_TEXT,
-            "The gateway's own key, which clients must send. Not your Cursor key; `caretway key new` makes one.",
-            extra_env=("CARETWAY_API_KEY",),
-            secret=True,
-        ),
+    api_key_file: Path | None = _server(
+        None, "File with the keys that clients may use, one per line (`caretway key new`).", _FILE, exists="file"
     )
-    api_key_file: Path | None = field(
-        default=None,
-        metadata=_server(
-            _FILE, "File with the keys that clients may use, one per line (`caretway key new`).", exists="file"
-        ),
+    allowed_hosts: tuple[str, ...] = _server(
+        (),
+        "Host names that clients may use to reach the gateway, besides localhost and IP addresses; * allows all.",
+        WORDS,
     )
-    allowed_hosts: tuple[str, ...] = field(
-        default=(),
-        metadata=_server(
-            WORDS,
-            "Host names that clients may use to reach the gateway, besides localhost and IP addresses; * allows all.",
-        ),
+    allowed_origins: tuple[str, ...] = _server(
+        (), "Web pages that may call the gateway, as in https://app.example; * allows every page.", WORDS
     )
-    allowed_origins: tuple[str, ...] = field(
-        default=(),
-        metadata=_server(WORDS, "Web pages that may call the gateway, as in https://app.example; * allows every page."),
+    tls_cert: Path | None = _server(None, "PEM file with the certificate chain for HTTPS.", _FILE, exists="file")
+    tls_key: Path | None = _server(None, "PEM file with the certificate's private key.", _FILE, exists="file")
+    config: Path | None = _server(
+        None, "TOML file with settings.", _FILE, default_text="caretway/config.toml in the user's config directory"
     )
-    tls_cert: Path | None = field(
-        default=None,
-        metadata=_server(_FILE, "PEM file with the certificate chain for HTTPS.", exists="file"),
+    data_dir: Path = _server(
+        process_data_directory,
+        "Directory for sign-ins, conversations and caches.",
+        _DIRECTORY,
+        default_text="caretway in the user's data directory",
     )
-    tls_key: Path | None = field(
-        default=None, metadata=_server(_FILE, "PEM file with the certificate's private key.", exists="file")
+    log_level: LogLevel = _server("info", "Lowest level of log lines to write.")
+    log_format: LogFormat = _server("text", "How log lines are written: for people, or as JSON.")
+    log_file: Path | None = _server(
+        None, "Write the log to this file, too. At 10 MB it is rotated; five old ones are kept.", _FILE
     )
-    config: Path | None = field(
-        default=None,
-        metadata=_server(
-            _FILE, "TOML file with settings.", default_text="caretway/config.toml in the user's config directory"
-        ),
+    trace: Path | None = _server(
+        None, "Directory for a redacted recording of this run's wire traffic, for a bug report.", _DIRECTORY
     )
-    data_dir: Path = field(
-        default_factory=process_data_directory,
-        metadata=_server(
-            _DIRECTORY,
-            "Directory for sign-ins, conversations and caches.",
-            default_text="caretway in the user's data directory",
-        ),
+    trace_content: bool = _server(False, "Also record prompts and answers; keys and tokens are still left out.")
+    keep_alive: float = _server(10.0, "Send a keep-alive to a streaming client after this much silence.", _TIME)
+    first_event_patience: float = _server(
+        10.0, "How long the headers of a stream wait for its first event or error.", _TIME, advanced=True
     )
-    log_level: LogLevel = field(
-        default="info", metadata=_server(choice(get_args(LogLevel)), "Lowest level of log lines to write.")
+    fetch_images: ImageScope = _server(
+        "off", "Fetch images that a request names by URL: never, from public addresses, or from any address."
     )
-    log_format: LogFormat = field(
-        default="text",
-        metadata=_server(choice(get_args(LogFormat)), "How log lines are written: for people, or as JSON."),
+    shutdown_grace: float = _server(5.0, "How long running responses may continue after a request to stop.", _GRACE)
+
+    backend: BackendName = _cursor(
+        "auto", "How to reach Cursor; auto picks the best one that you have credentials for."
     )
-    log_file: Path | None = field(
-        default=None,
-        metadata=_server(_FILE, "Write the log to this file, too. At 10 MB it is rotated; five old ones are kept."),
+    api_key: str | None = _cursor(
+        None,
+        "Your Cursor API key, for the sdk and agent backends.",
+        FILLED_TEXT,
+        extra_env=("CURSOR_API_KEY",),
+        prefixed_env=False,  # CARETWAY_API_KEY is the gateway's own key
+        secret=True,
     )
-    trace: Path | None = field(
-        default=None,
-        metadata=_server(
-            _DIRECTORY, "Directory for a redacted recording of this run's wire traffic, for a bug report."
-        ),
+    access_token: str | None = _cursor(
+        None, "A Cursor access token for the agent backend, used as is instead of an API key.", FILLED_TEXT, secret=True
     )
-    trace_content: bool = field(
-        default=False, metadata=_server(SWITCH, "Also record prompts and answers; keys and tokens are still left out.")
+    auth_mode: AuthMode = _cursor(
+        "own",
+        "Whose subscription to use: your own, or (passthrough) the one of each client, which sends its Cursor key.",
     )
-    keep_alive: float = field(
-        default=10.0, metadata=_server(_TIME, "Send a keep-alive to a streaming client after this much silence.")
+    token_store: TokenStore = _cursor(
+        "file", "Where `caretway login` keeps the sign-in: a file in data_dir, or the system's keyring (extra keyring)."
     )
-    first_event_patience: float = field(
-        default=10.0,
-        metadata=_server(_TIME, "How long the headers of a stream wait for its first event or error.", advanced=True),
+    agent_bin: str = _cursor(
+        "", "The cursor-agent program.", TEXT, extra_env=("CURSOR_AGENT_BIN",), default_text="looked for on the PATH"
     )
-    fetch_images: ImageScope = field(
-        default="off",
-        metadata=_server(
-            choice(get_args(ImageScope)),
-            "Fetch images that a request names by URL: never, from public addresses, or from any address.",
-        ),
+    auth_check_timeout: int = _cursor(
+        5000,
+        "Time limit for asking cursor-agent who is signed in, in milliseconds.",
+        MILLISECONDS,
+        advanced=True,
+        extra_env=("CURSOR_ACP_AUTH_CHECK_TIMEOUT",),
     )
-    shutdown_grace: float = field(
-        default=5.0, metadata=_server(_GRACE, "How long running responses may continue after a request to stop.")
+    cli_transport: CliTransport = _cursor(
+        "auto", "How to run cursor-agent: keep it running (acp), or start it per request (print); auto prefers acp."
+    )
+    cli_mode: CliMode = _cursor(
+        "ask",
+        "What cursor-agent may do on its own: only read (ask), make plans (plan), everything that needs no "
+        "permission (agent), or everything without asking (force).",
+    )
+    cli_tool_events: CliToolEvents = _cursor(
+        "hidden",
+        "How to show the tools that cursor-agent ran itself; tool_calls is for clients that only display them.",
+        advanced=True,
+    )
+    agent_url: str = _cursor(
+        "https://api2.cursor.sh", "Base URL of Cursor, or of a stand-in for it, for sign-in, API and runs.", URL
+    )
+    api_url: str = _cursor(
+        "", "Base URL of the API alone: tokens, model lists, account.", URL_OR_NONE, default_text="agent_url"
+    )
+    run_url: str = _cursor(
+        "",
+        "Base URL for runs alone; members of a team may need their own host.",
+        URL_OR_NONE,
+        default_text="as api_url, or the host that Cursor names for the account",
+    )
+    agent_transport: TransportName = _cursor("auto", "HTTP version for the Agent API; auto tries HTTP/2 first.")
+    agent_ca: Path | None = _cursor(
+        None, "PEM file with certificate authorities to trust in addition to the system's.", _FILE, exists="file"
+    )
+    proxy: str | None = _cursor(
+        None,
+        "Proxy for what the gateway sends out: http, https, socks5 or socks5h://USER:PASSWORD@HOST:PORT; off uses "
+        "none. Without it HTTPS_PROXY, ALL_PROXY and NO_PROXY decide.",
+        FILLED_TEXT,
+        secret=True,
+    )
+    proxy_loopback: bool = _cursor(False, "Use the proxy for addresses of this machine too.", advanced=True)
+    agent_client_version: str = _cursor(
+        "", "Client version to send to the Agent API.", TEXT, advanced=True, default_text="caretway-VERSION"
+    )
+    agent_ghost_mode: bool = _cursor(True, "Ask Cursor to handle requests in its privacy mode.", advanced=True)
+    agent_retries: int = _cursor(
+        2,
+        "How often to reopen a run for one request when nothing new arrived in between.",
+        integer(0, 2),
+        advanced=True,
+    )
+    agent_quirks: Quirks = _cursor(
+        Quirks(),
+        "Overrides of what is assumed about Cursor, as NAME=VALUE; `caretway prove` prints what to set.",
+        AGENT_QUIRKS,
+        advanced=True,
+    )
+    warm: bool = _cursor(False, "Start the backend's processes with the gateway and keep them when idle.")
+    models: tuple[str, ...] = _cursor(
+        (), "Models to list in addition to those that Cursor offers.", WORDS, extra_env=("MODELS",)
+    )
+    models_only: bool = _cursor(False, "List and accept the models named by `models`, and no others.")
+    strict_models: bool = _cursor(
+        False, "Refuse a name that does not match a listed model exactly; otherwise a similar model answers."
+    )
+    model_aliases: Mapping[str, str] = _cursor(
+        dict,
+        "More names for models: NAME=ID, also with parameters behind it. NAME=ID|ID: the next one answers when "
+        "Cursor refuses the one before it.",
+        ALIASES,
+    )
+    model_parameters: Mapping[str, str] = _cursor(
+        dict,
+        "Parameters for requests that choose none: effort, thinking, fast, context, max; as in effort=high.",
+        PAIRS,
+    )
+    web_search: WebSearchBy = _cursor(
+        "client",
+        "Who searches the web on agent and sdk: no one, the client's own tools, or Cursor on the account's quota.",
     )
 
-    backend: BackendName = field(
-        default="auto",
-        metadata=_cursor(
-            choice(get_args(BackendName)), "How to reach Cursor; auto picks the best one that you have credentials for."
-        ),
+    session: SessionName = _sessions(
+        "auto",
+        "auto resumes when safe and replays otherwise; fresh never resumes; required fails instead of replaying.",
     )
-    api_key: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_cursor(
-            FILLED_TEXT,
-            "Your Cursor API key, for the sdk and agent backends.",
-            extra_env=("CURSOR_API_KEY",),
-            prefixed_env=False,  # CARETWAY_API_KEY is the gateway's own key
-            secret=True,
-        ),
+    thinking: ThinkingName = _sessions(
+        "visible", "How clients see the model's thinking: in a field of its own, not at all, or inside the text."
     )
-    access_token: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_cursor(
-            FILLED_TEXT,
-            "A Cursor access token for the agent backend, used as is instead of an API key.",
-            secret=True,
-        ),
+    prompt_style: PromptStyle = _sessions(
+        "tags",
+        "How to write earlier tool calls for a backend that takes only text: in tags, or as a transcript.",
+        advanced=True,
     )
-    auth_mode: AuthMode = field(
-        default="own",
-        metadata=_cursor(
-            choice(get_args(AuthMode)),
-            "Whose subscription to use: your own, or (passthrough) the one of each client, which sends its Cursor key.",
-        ),
+    tool_strict: bool = _sessions(
+        False,
+        "Require a tool call when tools are offered: if the answer has none, ask once more, then accept it. "
+        "An answer to tool results needs no call.",
+        extra_env=("KILO_TOOL_STRICT",),
     )
-    token_store: TokenStore = field(
-        default="file",
-        metadata=_cursor(
-            choice(get_args(TokenStore)),
-            "Where `caretway login` keeps the sign-in: a file in data_dir, or the system's keyring (extra keyring).",
-        ),
+    tool_arguments: ToolArguments = _sessions(
+        "note",
+        "What becomes of a call whose arguments do not fit the tool's schema: passed on with a note, or refused.",
     )
-    agent_bin: str = field(
-        default="",
-        metadata=_cursor(
-            TEXT, "The cursor-agent program.", extra_env=("CURSOR_AGENT_BIN",), default_text="looked for on the PATH"
-        ),
+    max_tokens: MaxTokens = _sessions(
+        "ignore",
+        "What a client's max_tokens does: nothing, because Cursor has no such field, or cut the answer here by the "
+        "gateway's own count.",
+        advanced=True,
     )
-    auth_check_timeout: int = field(
-        default=5000,
-        metadata=_cursor(
-            MILLISECONDS,
-            "Time limit for asking cursor-agent who is signed in, in milliseconds.",
-            advanced=True,
-            extra_env=("CURSOR_ACP_AUTH_CHECK_TIMEOUT",),
-        ),
+    workspace: Path | None = _sessions(
+        None, "Directory that local tools and cursor-agent work in.", _DIRECTORY, exists="directory"
     )
-    cli_transport: CliTransport = field(
-        default="auto",
-        metadata=_cursor(
-            choice(get_args(CliTransport)),
-            "How to run cursor-agent: keep it running (acp), or start it per request (print); auto prefers acp.",
-        ),
+    workspaces: tuple[Path, ...] = _sessions(
+        (), "More directories that a request may choose with x-caretway-workspace.", PATHS, exists="directory"
     )
-    cli_mode: CliMode = field(
-        default="ask",
-        metadata=_cursor(
-            choice(get_args(CliMode)),
-            "What cursor-agent may do on its own: only read (ask), make plans (plan), everything that needs no "
-            "permission (agent), or everything without asking (force).",
-        ),
+    local_tools: LocalTools = _sessions(
+        "read-only", "Tools to run on this machine when a request offers none; all adds shell and writing."
     )
-    cli_tool_events: CliToolEvents = field(
-        default="hidden",
-        metadata=_cursor(
-            choice(get_args(CliToolEvents)),
-            "How to show the tools that cursor-agent ran itself; tool_calls is for clients that only display them.",
-            advanced=True,
-        ),
+    tool_loop_max_repeat: int = _sessions(
+        2,
+        "How often a call may repeat with the same result (5 times as often if it only looks or runs a command); "
+        "0 is off.",
+        integer(0),
+        extra_env=("TOOL_LOOP_MAX_REPEAT",),
     )
-    agent_url: str = field(
-        default="https://api2.cursor.sh",
-        metadata=_cursor(URL, "Base URL of Cursor, or of a stand-in for it, for sign-in, API and runs."),
+    no_progress: NoProgressRule = _sessions(
+        "warn", "When a model reads, lists and searches for many steps and finds nothing new: warn it or end the turn."
     )
-    api_url: str = field(
-        default="",
-        metadata=_cursor(
-            URL_OR_NONE, "Base URL of the API alone: tokens, model lists, account.", default_text="agent_url"
-        ),
+    parked_timeout: float = _sessions(
+        900.0, "How long a turn waits for tool results; at most a minute after a single forced call.", _TIME
     )
-    run_url: str = field(
-        default="",
-        metadata=_cursor(
-            URL_OR_NONE,
-            "Base URL for runs alone; members of a team may need their own host.",
-            default_text="as api_url, or the host that Cursor names for the account",
-        ),
+    max_parked: int = _sessions(200, "How many turns may wait for tool results at once.", integer(1), advanced=True)
+    disconnect_grace: float = _sessions(2.0, "How long a turn continues after its client disconnects.", _GRACE)
+    store_max_age: float = _sessions(7 * 86400.0, "Forget conversations that were not used for this long.", _TIME)
+    ledger_max_age: float = _sessions(
+        400 * 86400.0, "Delete records of usage older than this (`caretway usage`); 0 keeps no ledger.", _GRACE
     )
-    agent_transport: TransportName = field(
-        default="auto",
-        metadata=_cursor(choice(get_args(TransportName)), "HTTP version for the Agent API; auto tries HTTP/2 first."),
-    )
-    agent_ca: Path | None = field(
-        default=None,
-        metadata=_cursor(
-            _FILE, "PEM file with certificate authorities to trust in addition to the system's.", exists="file"
-        ),
-    )
-    proxy: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_cursor(
-            FILLED_TEXT,
-            "Proxy for what the gateway sends out: http, https, socks5 or socks5h://USER:PASSWORD@HOST:PORT; off uses "
-            "none. Without it HTTPS_PROXY, ALL_PROXY and NO_PROXY decide.",
-            secret=True,
-        ),
-    )
-    proxy_loopback: bool = field(
-        default=False,
-        metadata=_cursor(SWITCH, "Use the proxy for addresses of this machine too.", advanced=True),
-    )
-    agent_client_version: str = field(
-        default="",
-        metadata=_cursor(
-            TEXT, "Client version to send to the Agent API.", advanced=True, default_text="caretway-VERSION"
-        ),
-    )
-    agent_ghost_mode: bool = field(
-        default=True, metadata=_cursor(SWITCH, "Ask Cursor to handle requests in its privacy mode.", advanced=True)
-    )
-    agent_retries: int = field(
-        default=2,
-        metadata=_cursor(
-            integer(0, 2),
-            "How often to reopen a run for one request when nothing new arrived in between.",
-            advanced=True,
-        ),
-    )
-    agent_quirks: Quirks = field(
-        default=Quirks(),
-        metadata=_cursor(
-            AGENT_QUIRKS,
-            "Overrides of what is assumed about Cursor, as NAME=VALUE; `caretway prove` prints what to set.",
-            advanced=True,
-        ),
-    )
-    warm: bool = field(
-        default=False,
-        metadata=_cursor(SWITCH, "Start the backend's processes with the gateway and keep them when idle."),
-    )
-    models: tuple[str, ...] = field(
-        default=(),
-        metadata=_cursor(WORDS, "Models to list in addition to those that Cursor offers.", extra_env=("MODELS",)),
-    )
-    models_only: bool = field(
-        default=False, metadata=_cursor(SWITCH, "List and accept the models named by `models`, and no others.")
-    )
-    strict_models: bool = field(
-        default=False,
-        metadata=_cursor(
-            SWITCH, "Refuse a name that does not match a listed model exactly; otherwise a similar model answers."
-        ),
-    )
-    model_aliases: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_cursor(
-            ALIASES,
-            "More names for models: NAME=ID, also with parameters behind it. NAME=ID|ID: the next one answers when "
-            "Cursor refuses the one before it.",
-        ),
-    )
-    model_parameters: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=_cursor(
-            PAIRS, "Parameters for requests that choose none: effort, thinking, fast, context, max; as in effort=high."
-        ),
-    )
-    web_search: WebSearchBy = field(
-        default="client",
-        metadata=_cursor(
-            choice(get_args(WebSearchBy)),
-            "Who searches the web on agent and sdk: no one, the client's own tools, or Cursor on the account's quota.",
-        ),
+    prices: Mapping[str, object] | None = _sessions(
+        None,
+        "Your own prices, dollars for a million tokens: tables [prices.MODEL] with input, output, cache_read.",
+        TREE,
     )
 
-    session: SessionName = field(
-        default="auto",
-        metadata=_sessions(
-            choice(get_args(SessionName)),
-            "auto resumes when safe and replays otherwise; fresh never resumes; required fails instead of replaying.",
-        ),
+    mcp: Mapping[str, object] | None = _mcp(
+        None, "MCP servers whose tools are offered to models: tables [mcp.servers.NAME].", TREE, secret=True
     )
-    thinking: ThinkingName = field(
-        default="visible",
-        metadata=_sessions(
-            choice(get_args(ThinkingName)),
-            "How clients see the model's thinking: in a field of its own, not at all, or inside the text.",
-        ),
+    mcp_config: tuple[Path, ...] = _mcp(
+        (), "Files that list MCP servers: .mcp.json, opencode.json, mcp.json or TOML.", FILES, exists="file"
     )
-    prompt_style: PromptStyle = field(
-        default="tags",
-        metadata=_sessions(
-            choice(get_args(PromptStyle)),
-            "How to write earlier tool calls for a backend that takes only text: in tags, or as a transcript.",
-            advanced=True,
-        ),
+    mcp_import: tuple[str, ...] = _mcp(
+        (), "Also use the MCP servers of opencode, claude or cursor; workspace means those of the project.", WORDS
     )
-    tool_strict: bool = field(
-        default=False,
-        metadata=_sessions(
-            SWITCH,
-            "Require a tool call when tools are offered: if the answer has none, ask once more, then accept it. "
-            "An answer to tool results needs no call.",
-            extra_env=("KILO_TOOL_STRICT",),
-        ),
+    mcp_offer: McpOffer = _mcp(
+        "always", "When to offer MCP tools: always, only to requests with x-caretway-mcp: on, or never."
     )
-    tool_arguments: ToolArguments = field(
-        default="note",
-        metadata=_sessions(
-            choice(get_args(ToolArguments)),
-            "What becomes of a call whose arguments do not fit the tool's schema: passed on with a note, or refused.",
-        ),
+    mcp_activity: McpActivity = _mcp(
+        "hidden", "What clients see of MCP calls: nothing, a note beside the answer, or lines in the reasoning."
     )
-    max_tokens: MaxTokens = field(
-        default="ignore",
-        metadata=_sessions(
-            choice(get_args(MaxTokens)),
-            "What a client's max_tokens does: nothing, because Cursor has no such field, or cut the answer here by the "
-            "gateway's own count.",
-            advanced=True,
-        ),
-    )
-    workspace: Path | None = field(
-        default=None,
-        metadata=_sessions(_DIRECTORY, "Directory that local tools and cursor-agent work in.", exists="directory"),
-    )
-    workspaces: tuple[Path, ...] = field(
-        default=(),
-        metadata=_sessions(
-            PATHS, "More directories that a request may choose with x-caretway-workspace.", exists="directory"
-        ),
-    )
-    local_tools: LocalTools = field(
-        default="read-only",
-        metadata=_sessions(
-            choice(get_args(LocalTools)),
-            "Tools to run on this machine when a request offers none; all adds shell and writing.",
-        ),
-    )
-    tool_loop_max_repeat: int = field(
-        default=2,
-        metadata=_sessions(
-            integer(0),
-            "How often a call may repeat with the same result (5 times as often if it only looks or runs a command); "
-            "0 is off.",
-            extra_env=("TOOL_LOOP_MAX_REPEAT",),
-        ),
-    )
-    no_progress: NoProgressRule = field(
-        default="warn",
-        metadata=_sessions(
-            choice(get_args(NoProgressRule)),
-            "When a model reads, lists and searches for many steps and finds nothing new: warn it or end the turn.",
-        ),
-    )
-    parked_timeout: float = field(
-        default=900.0,
-        metadata=_sessions(
-            _TIME, "How long a turn waits for tool results; at most a minute after a single forced call."
-        ),
-    )
-    max_parked: int = field(
-        default=200, metadata=_sessions(integer(1), "How many turns may wait for tool results at once.", advanced=True)
-    )
-    disconnect_grace: float = field(
-        default=2.0, metadata=_sessions(_GRACE, "How long a turn continues after its client disconnects.")
-    )
-    store_max_age: float = field(
-        default=7 * 86400.0, metadata=_sessions(_TIME, "Forget conversations that were not used for this long.")
-    )
-    ledger_max_age: float = field(
-        default=400 * 86400.0,
-        metadata=_sessions(_GRACE, "Delete records of usage older than this (`caretway usage`); 0 keeps no ledger."),
-    )
-    prices: Mapping[str, object] | None = field(
-        default=None,
-        metadata=_sessions(
-            TREE, "Your own prices, dollars for a million tokens: tables [prices.MODEL] with input, output, cache_read."
-        ),
+    mcp_connect_timeout: float = _mcp(30.0, "Time limit for starting an MCP server and listing its tools.", _TIME)
+    mcp_call_timeout: float = _mcp(300.0, "Time limit for one MCP call; each progress report restarts it.", _TIME)
+    mcp_start_wait: float = _mcp(
+        5.0, "How long the first requests wait for MCP servers that are still starting.", _GRACE, advanced=True
     )
 
-    mcp: Mapping[str, object] | None = field(
-        default=None,
-        repr=False,
-        metadata=_mcp(TREE, "MCP servers whose tools are offered to models: tables [mcp.servers.NAME].", secret=True),
+    connect_timeout: float = _limit(8.0, "Time limit for opening a connection to Cursor.", _TIME)
+    call_timeout: float = _limit(30.0, "Time limit for one call such as the model list.", _TIME, advanced=True)
+    silence_timeout: float = _limit(
+        30.0, "Abandon a run when nothing at all arrives for this long.", _TIME, advanced=True
     )
-    mcp_config: tuple[Path, ...] = field(
-        default=(),
-        metadata=_mcp(FILES, "Files that list MCP servers: .mcp.json, opencode.json, mcp.json or TOML.", exists="file"),
+    progress_timeout: float = _limit(90.0, "Abandon a run when only heartbeats arrive for this long.", _TIME)
+    cli_max_processes: int = _limit(4, "How many cursor-agent processes may run at once.", integer(1, 256))
+    cli_queue: int = _limit(
+        32, "How many requests may wait for a cursor-agent process; more are refused.", integer(0), advanced=True
     )
-    mcp_import: tuple[str, ...] = field(
-        default=(),
-        metadata=_mcp(
-            WORDS,
-            "Also use the MCP servers of opencode, claude or cursor; workspace means those of the project.",
-        ),
+    max_body_bytes: int = _limit(32 * 2**20, "Largest request body to accept.", _BUFFER)
+    stream_buffer_bytes: int = _limit(
+        2**20, "Unread events to hold per response before applying backpressure to Cursor.", _BUFFER, advanced=True
     )
-    mcp_offer: McpOffer = field(
-        default="always",
-        metadata=_mcp(
-            choice(get_args(McpOffer)),
-            "When to offer MCP tools: always, only to requests with x-caretway-mcp: on, or never.",
-        ),
+    max_accounts: int = _limit(
+        32, "How many client accounts to hold at once in passthrough mode.", integer(1, 10_000), advanced=True
     )
-    mcp_activity: McpActivity = field(
-        default="hidden",
-        metadata=_mcp(
-            choice(get_args(McpActivity)),
-            "What clients see of MCP calls: nothing, a note beside the answer, or lines in the reasoning.",
-        ),
+    max_concurrent: int = _limit(512, "How many responses may run at once.", integer(1))
+    max_concurrent_per_key: int = _limit(128, "How many responses may run at once for one gateway key.", integer(1))
+    max_requests_per_minute: int = _limit(1200, "How many requests per minute one gateway key may make.", integer(1))
+    budgets: tuple[str, ...] = _limit(
+        (),
+        "How much may be used, by everybody, by each key, in a conversation or in one run: runs=500/day, "
+        "key.cents=500/month, conversation.tokens=5M, run.tokens=1M (docs/usage.md).",
+        WORDS,
     )
-    mcp_connect_timeout: float = field(
-        default=30.0, metadata=_mcp(_TIME, "Time limit for starting an MCP server and listing its tools.")
+    hook: str | None = _limit(
+        None,
+        "A command, or an http:// or https:// address, called when a budget is low or used up, when Cursor's "
+        "usage is back, and when the sign-in is lost (docs/usage.md).",
+        FILLED_TEXT,
+        secret=True,
     )
-    mcp_call_timeout: float = field(
-        default=300.0, metadata=_mcp(_TIME, "Time limit for one MCP call; each progress report restarts it.")
-    )
-    mcp_start_wait: float = field(
-        default=5.0,
-        metadata=_mcp(
-            _GRACE, "How long the first requests wait for MCP servers that are still starting.", advanced=True
-        ),
+    max_connections: int = _limit(2048, "How many client connections may be open at once.", integer(1), advanced=True)
+    response_timeout: float = _limit(
+        7200.0, "Time limit for one response, including the wait for its first event.", _TIME
     )
 
-    connect_timeout: float = field(
-        default=8.0, metadata=_limit(_TIME, "Time limit for opening a connection to Cursor.")
+    cluster: str | None = _cluster(
+        None,
+        "Redis or Valkey that several gateways share: redis://host:6379/0, or rediss:// for TLS. A URL with a "
+        "password belongs in the variable or the file (docs/cluster.md).",
+        REDIS_URL,
+        hidden=True,
     )
-    call_timeout: float = field(
-        default=30.0, metadata=_limit(_TIME, "Time limit for one call such as the model list.", advanced=True)
+    cluster_name: str = _cluster(
+        "default", "Prefix of all names in Redis, so that two clusters can share one Redis.", NAME, advanced=True
     )
-    silence_timeout: float = field(
-        default=30.0, metadata=_limit(_TIME, "Abandon a run when nothing at all arrives for this long.", advanced=True)
+    cluster_key: str | None = _cluster(
+        None, "The secret that all gateways of a cluster share; `caretway key new` makes one.", FILLED_TEXT, secret=True
     )
-    progress_timeout: float = field(
-        default=90.0, metadata=_limit(_TIME, "Abandon a run when only heartbeats arrive for this long.")
+    cluster_key_file: Path | None = _cluster(
+        None, "File with the cluster's key in its only line.", _FILE, exists="file"
     )
-    cli_max_processes: int = field(
-        default=4, metadata=_limit(integer(1, 256), "How many cursor-agent processes may run at once.")
+    cluster_address: str | None = _cluster(
+        None,
+        "How the other gateways reach this one: https://10.0.0.7:32124.",
+        URL,
+        default_text="the address that it listens on",
     )
-    cli_queue: int = field(
-        default=32,
-        metadata=_limit(
-            integer(0), "How many requests may wait for a cursor-agent process; more are refused.", advanced=True
-        ),
+    cluster_drain: float = _cluster(
+        30.0, "How long turns that wait for tool results stay reachable after a request to stop.", _GRACE
     )
-    max_body_bytes: int = field(default=32 * 2**20, metadata=_limit(_BUFFER, "Largest request body to accept."))
-    stream_buffer_bytes: int = field(
-        default=2**20,
-        metadata=_limit(
-            _BUFFER, "Unread events to hold per response before applying backpressure to Cursor.", advanced=True
-        ),
+    cluster_ca: Path | None = _cluster(
+        None,
+        "PEM file with the authority that signed the certificates of Redis and of the other gateways.",
+        _FILE,
+        default_text="those that the system trusts",
+        exists="file",
     )
-    max_accounts: int = field(
-        default=32,
-        metadata=_limit(
-            integer(1, 10_000), "How many client accounts to hold at once in passthrough mode.", advanced=True
-        ),
+    cluster_budgets: WhenAway = _cluster(
+        "refuse",
+        "What becomes of runs that have a budget while Redis is away, or budgets.sqlite cannot be opened: refuse "
+        "them, or allow them and count later.",
     )
-    max_concurrent: int = field(default=512, metadata=_limit(integer(1), "How many responses may run at once."))
-    max_concurrent_per_key: int = field(
-        default=128, metadata=_limit(integer(1), "How many responses may run at once for one gateway key.")
-    )
-    max_requests_per_minute: int = field(
-        default=1200, metadata=_limit(integer(1), "How many requests per minute one gateway key may make.")
-    )
-    budgets: tuple[str, ...] = field(
-        default=(),
-        metadata=_limit(
-            WORDS,
-            "How much may be used, by everybody, by each key, in a conversation or in one run: runs=500/day, "
-            "key.cents=500/month, conversation.tokens=5M, run.tokens=1M (docs/usage.md).",
-        ),
-    )
-    hook: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_limit(
-            FILLED_TEXT,
-            "A command, or an http:// or https:// address, called when a budget is low or used up, when Cursor's "
-            "usage is back, and when the sign-in is lost (docs/usage.md).",
-            secret=True,
-        ),
-    )
-    max_connections: int = field(
-        default=2048, metadata=_limit(integer(1), "How many client connections may be open at once.", advanced=True)
-    )
-    response_timeout: float = field(
-        default=7200.0, metadata=_limit(_TIME, "Time limit for one response, including the wait for its first event.")
-    )
-
-    cluster: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_cluster(
-            REDIS_URL,
-            "Redis or Valkey that several gateways share: redis://host:6379/0, or rediss:// for TLS. A URL with a "
-            "password belongs in the variable or the file (docs/cluster.md).",
-        ),
-    )
-    cluster_name: str = field(
-        default="default",
-        metadata=_cluster(
-            NAME, "Prefix of all names in Redis, so that two clusters can share one Redis.", advanced=True
-        ),
-    )
-    cluster_key: str | None = field(
-        default=None,
-        repr=False,
-        metadata=_cluster(
-            FILLED_TEXT, "The secret that all gateways of a cluster share; `caretway key new` makes one.", secret=True
-        ),
-    )
-    cluster_key_file: Path | None = field(
-        default=None, metadata=_cluster(_FILE, "File with the cluster's key in its only line.", exists="file")
-    )
-    cluster_address: str | None = field(
-        default=None,
-        metadata=_cluster(
-            URL,
-            "How the other gateways reach this one: https://10.0.0.7:32124.",
-            default_text="the address that it listens on",
-        ),
-    )
-    cluster_drain: float = field(
-        default=30.0,
-        metadata=_cluster(_GRACE, "How long turns that wait for tool results stay reachable after a request to stop."),
-    )
-    cluster_ca: Path | None = field(
-        default=None,
-        metadata=_cluster(
-            _FILE,
-            "PEM file with the authority that signed the certificates of Redis and of the other gateways.",
-            default_text="those that the system trusts",
-            exists="file",
-        ),
-    )
-    cluster_budgets: WhenAway = field(
-        default="refuse",
-        metadata=_cluster(
-            choice(get_args(WhenAway)),
-            "What becomes of runs that have a budget while Redis is away, or budgets.sqlite cannot be opened: refuse "
-            "them, or allow them and count later.",
-        ),
-    )
-    cluster_plaintext: bool = field(
-        default=False,
-        metadata=_cluster(SWITCH, "Use no TLS between gateways, because their network is encrypted by other means."),
+    cluster_plaintext: bool = _cluster(
+        False, "Use no TLS between gateways, because their network is encrypted by other means."
     )
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
