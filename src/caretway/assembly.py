@@ -433,10 +433,9 @@ def open_tenant(
             services.hook_watch.ask(account)
     guard = loop_guard(settings.tool_loop_max_repeat, settings.no_progress)
     if services.mcp is not None:
-        from .mcp.backend import BridgedBackend, Terms
+        from .mcp.backend import BridgedBackend
 
-        terms = Terms(settings.mcp_offer, settings.mcp_activity)
-        backend = BridgedBackend(backend, services.mcp, guard, terms)
+        backend = BridgedBackend(backend, services.mcp, guard, settings.mcp_offer, settings.mcp_activity)
 
     def replica() -> str:
         return REPLICA if cluster is None else cluster.hops.id

@@ -9,11 +9,11 @@ from typing import Final
 from ..core.request import ToolResult
 from ..processes.child import Child
 from ..processes.tasks import spawn
-from .catalogue import BridgedTool, McpCatalogue, catalogue
 from .connection import Connector
 from .definitions import BridgeLimits, Misfit
 from .servers import McpServer, McpServerState
 from .sources import FoundServers
+from .tools import BridgedTool, McpCatalogue, catalogue
 
 log = logging.getLogger(__name__)
 

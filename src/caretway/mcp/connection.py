@@ -9,18 +9,17 @@ import importlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from .. import __version__
 from ..installation import install_command
 from ..processes.child import Child
 from ..processes.tasks import spawn
-from .catalogue import ListedTool
 from .definitions import BridgeLimits, Process, Remote, ServerDefinition, is_loopback
 from .sign_ins import SignInFile, SignInState
 from .stdio import server_environment, stdio_streams
-from .tool_list_check import sift
+from .tools import ListedTool
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -37,39 +36,21 @@ _FOREVER: Final = 86_400.0
 Progress = Callable[[], None]
 
 
-class McpConnection(Protocol):
-    """What the supervisor needs from a connected server."""
-
-    news: asyncio.Event
-    """Set if the list of tools may have changed or the connection may be lost."""
-
-    left_out: Mapping[str, str]
-    """Unusable tools of the newest list -> the reason."""
-
-    @property
-    def lost(self) -> str | None: ...
-
-    @property
-    def sign_in(self) -> SignInState: ...
-
-    async def tools(self) -> list[ListedTool]: ...
-
-    async def call(self, tool: str, arguments: dict[str, Any], progressed: Progress) -> "CallToolResult": ...
-
-
-Connector = Callable[[ServerDefinition], AbstractAsyncContextManager[McpConnection]]
+Connector = Callable[[ServerDefinition], AbstractAsyncContextManager["McpConnection"]]
 
 
 class Unreachable(Exception):
     """A server cannot be used; the text says why."""
 
 
-class SdkConnection:
+class McpConnection:
     def __init__(self, limits: BridgeLimits, auth: "ServerSignIn | None" = None) -> None:
         self._auth = auth
         self.news = asyncio.Event()
+        """Set if the list of tools may have changed or the connection may be lost."""
         self.lost: str | None = None
         self.left_out: Mapping[str, str] = {}
+        """Unusable tools of the newest list -> the reason."""
         self._limits = limits
         self._client: Client | None = None
 
@@ -97,7 +78,7 @@ class SdkConnection:
         self.lost = self.lost or reason
         self.news.set()
 
-    async def heard(self, message: object) -> None:
+    async def notified(self, message: object) -> None:
         """Receives notifications and transport errors. The supervisor then asks for the list again."""
         if isinstance(message, Exception) or getattr(message, "method", "") == "notifications/tools/list_changed":
             self.news.set()
@@ -107,7 +88,7 @@ class SdkConnection:
         result = getattr(getattr(item, "message", None), "result", None)
         if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
             return
-        result["tools"], left_out = sift(result["tools"], _refused)
+        result["tools"], left_out = sift(result["tools"])
         if left_out and left_out != self.left_out:
             log.warning("tools of an MCP server are left out: %s", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
         self.left_out = left_out
@@ -148,15 +129,56 @@ class SdkConnection:
             log.debug("no subscription to changes of an MCP server: %s", failure)
 
 
-def _refused(tool: Mapping[str, Any]) -> str | None:
+def sift(tools: list[Any]) -> tuple[list[Any], dict[str, str]]:
+    """(usable tools, name of each unusable tool -> reason). A schema without a type becomes one of an object."""
+    kept: list[Any] = []
+    left_out: dict[str, str] = {}
+    for number, tool in enumerate(tools, 1):
+        schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+        if isinstance(schema, dict) and "type" not in schema:
+            tool = {**tool, "inputSchema": {"type": "object", **schema}}
+        reason = _problem(tool)
+        if reason is None:
+            kept.append(tool)
+        else:
+            name = tool.get("name") if isinstance(tool, dict) else None
+            left_out[name if isinstance(name, str) and name else f"tool {number}"] = reason
+    return kept, left_out
+
+
+def _problem(tool: Any) -> str | None:
+    """Why the tool cannot be used: the SDK would refuse it, or its schemas are not of objects."""
     from mcp_types import Tool
     from pydantic import ValidationError
 
+    if not isinstance(tool, dict):
+        return "it is not an object"
+    if not isinstance(tool.get("name"), str) or not tool["name"]:
+        return "it has no name"
+    if tool.get("inputSchema") is None:
+        return "it has no inputSchema"
+    for name in ("inputSchema", "outputSchema"):
+        if tool.get(name) is not None and (problem := _schema_problem(tool[name])):
+            return f"its {name} {problem}"
     try:
         Tool.model_validate(tool, by_name=False)
     except ValidationError as wrong:
-        return " ".join(str(wrong).split())[:200]
+        first = wrong.errors(include_url=False)[0]
+        return f"its {'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]
     return None
+
+
+def _schema_problem(schema: Any) -> str:
+    if not isinstance(schema, dict):
+        return "is not an object"
+    if schema.get("type") != "object":
+        return "is not of type object"
+    if not isinstance(schema.get("properties", {}), dict):
+        return "has properties that are not an object"
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(one, str) for one in required):
+        return "requires something that is not a list of names"
+    return ""
 
 
 def _listed(tool: "Tool") -> ListedTool:
@@ -184,7 +206,7 @@ def connector(
         await _load_sdk()
         reached = definition.reached
         if isinstance(reached, Process):
-            connection = SdkConnection(limits)
+            connection = McpConnection(limits)
             environment = server_environment(reached, environ)
             streams = stdio_streams(reached, environment, limits, connection.ended, children)
             async with _session(connection, streams):
@@ -193,7 +215,7 @@ def connector(
         refusals: list[str] = []
         auth = sign_in(definition, reached.url) if reached.signs_in else None
         for transport in ("http", "sse") if reached.transport == "auto" else (reached.transport,):
-            connection = SdkConnection(limits, auth)
+            connection = McpConnection(limits, auth)
             stack = AsyncExitStack()
             try:
                 await stack.enter_async_context(_session(connection, _remote(reached, transport, limits, auth)))
@@ -222,7 +244,7 @@ async def _load_sdk() -> None:
 
 @asynccontextmanager
 async def _session(
-    connection: SdkConnection, streams: AbstractAsyncContextManager["TransportStreams"]
+    connection: McpConnection, streams: AbstractAsyncContextManager["TransportStreams"]
 ) -> AsyncIterator[None]:
     from mcp.client import Client
     from mcp_types import Implementation
@@ -231,7 +253,7 @@ async def _session(
     client = Client(
         cast(Any, _Watched(streams, connection)),
         client_info=Implementation(name="caretway", version=__version__),
-        message_handler=connection.heard,
+        message_handler=connection.notified,
         cache=None,
     )
     async with AsyncExitStack() as stack:
@@ -255,7 +277,7 @@ async def _session(
 class _Watched:
     """A transport that reports its end; the SDK alone would not report it until the next call."""
 
-    def __init__(self, streams: AbstractAsyncContextManager["TransportStreams"], connection: SdkConnection) -> None:
+    def __init__(self, streams: AbstractAsyncContextManager["TransportStreams"], connection: McpConnection) -> None:
         self._streams = streams
         self._connection = connection
 
@@ -268,7 +290,7 @@ class _Watched:
 
 
 class _WatchedReader:
-    def __init__(self, read: Any, connection: SdkConnection) -> None:
+    def __init__(self, read: Any, connection: McpConnection) -> None:
         self._read = read
         self._connection = connection
 

@@ -2,10 +2,11 @@
 is restarted with exponential backoff. While it is down, its tools are not offered and calls fail with the reason.
 
 A failing server does not affect other servers. The connection opens and closes in one task, as the SDK's task groups
-require.
+require. A call always gives a result: its failures become results, so that the model can react.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,11 +14,11 @@ from enum import Enum
 from typing import Final
 
 from ..core.request import ToolResult
-from .catalogue import ListedTool
 from .connection import Connector, McpConnection, innermost, words
 from .definitions import BridgeLimits, Process, ServerDefinition, pause_before
-from .runner import run_call
+from .results import failure, tool_result
 from .sign_ins import SignInNeeded, SignInState
+from .tools import ListedTool
 
 log = logging.getLogger(__name__)
 
@@ -160,12 +161,32 @@ class McpServer:
         self._changed()
 
     async def call(self, tool: str, arguments: str, call_id: str) -> ToolResult:
-        """Call a tool. A failure becomes an error result for the model."""
-        connection = self._connection
-        timeout = self.definition.call_timeout or self._limits.call_timeout
-        result, doubtful = await run_call(
-            connection, self.definition, tool, arguments, call_id, self._limits, timeout, lambda: self.detail
-        )
-        if doubtful and connection is not None:
-            connection.news.set()  # the supervisor checks the connection, and reconnects if it is lost
-        return result
+        """Call a tool. Each progress notification restarts the timeout, for an hour at most, or the timeout if that is
+        longer. Cancelling the call informs the server."""
+        name, connection = self.definition.name, self._connection
+        try:
+            parsed = json.loads(arguments or "{}")
+        except (ValueError, RecursionError) as broken:
+            return failure(call_id, f"The arguments are not valid JSON: {broken}. The tool was not run.")
+        if not isinstance(parsed, dict):
+            return failure(call_id, "The arguments are not a JSON object. The tool was not run.")
+        if connection is None:
+            return failure(call_id, f"The MCP server `{name}` is not available: {self.detail}. The tool was not run.")
+        loop, limits = asyncio.get_running_loop(), self._limits
+        timeout = self.definition.call_timeout or limits.call_timeout
+        latest = loop.time() + max(timeout, limits.call_timeout_total)
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                given = await connection.call(
+                    tool, parsed, lambda: limit.reschedule(min(latest, loop.time() + timeout))
+                )
+            return tool_result(call_id, given, text_bytes=limits.result_bytes, image_bytes=limits.image_bytes)
+        except TimeoutError:
+            log.warning("MCP server %s: %s made no progress for %g s; the call was cancelled", name, tool, timeout)
+            problem = f"The MCP server `{name}` gave no result within {timeout:g} s, and the call was cancelled."
+        except Exception as refused:  # an error of the server, the network or the validation
+            log.info("MCP server %s: %s failed: %s", name, tool, type(refused).__name__)
+            reason = self.definition.hide(connection.lost or words(refused))
+            problem = f"The MCP server `{name}` failed to run `{tool}`: {reason}"
+        connection.news.set()  # the supervisor checks the connection, and reconnects if it is lost
+        return failure(call_id, problem)

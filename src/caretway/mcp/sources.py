@@ -17,7 +17,6 @@ import msgspec
 
 from ..core.errors import GatewayError, bad_request
 from .definitions import SETTINGS, Misfit, OAuthClient, Process, Remote, ServerDefinition
-from .jsonc import plain_json
 from .stdio import INHERITED
 
 log = logging.getLogger(__name__)
@@ -132,6 +131,15 @@ def read_file(path: Path) -> Mapping[str, object]:
     if not isinstance(table, dict):
         raise bad_request(f"The MCP configuration {path} is not a table of servers.", param="mcp_config")
     return table
+
+
+_PIECES: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
+"""Strings match first, so that comment marks inside a string stay."""
+
+
+def plain_json(text: str) -> str:
+    """Replaces comments and trailing commas, as in configuration files, by spaces."""
+    return _PIECES.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
 
 
 # ---- the servers in a table

@@ -30,7 +30,7 @@ from ..core.events import (
     UsageReported,
 )
 from ..core.request import Message, Role, Text, ToolCall, ToolResult
-from .catalogue import BridgedTool
+from .tools import BridgedTool
 
 Activity = Literal["hidden", "note", "reasoning"]
 
@@ -74,8 +74,8 @@ class BridgedStep:
         said = "".join(self.text)
         answer = Message(Role.ASSISTANT, (*((Text(said),) if said else ()), *self.calls))
         given = (Message(Role.TOOL, (results[call.id],)) for call in self.calls if call.id in results)
-        beside = (Message(Role.USER, self.extra),) if self.extra else ()
-        return (answer, *given, *beside)
+        extra = (Message(Role.USER, self.extra),) if self.extra else ()
+        return (answer, *given, *extra)
 
 
 class StepReader:

@@ -1,13 +1,16 @@
 """A backend whose turns say what the test wrote down, and tools that answer when the test lets them."""
 
 import asyncio
+from typing import cast
 
 from caretway.core.events import Event, TurnPaused, TurnStarted
 from caretway.core.request import Message, Role, Text, ToolResult, ToolSpec, TurnRequest
 from caretway.core.turn import Abilities, Guard, Snapshot
-from caretway.mcp.backend import BridgedBackend, Terms
-from caretway.mcp.catalogue import BridgedTool, ListedTool, McpCatalogue, catalogue
+from caretway.mcp.backend import BridgedBackend, Offer
+from caretway.mcp.bridge import McpBridge
 from caretway.mcp.definitions import Process, ServerDefinition
+from caretway.mcp.steps import Activity
+from caretway.mcp.tools import BridgedTool, ListedTool, McpCatalogue, catalogue
 from turns import PlayedBackend, PlayedTurn
 
 TEXT = Abilities(client_tools="native", parks=False)
@@ -69,6 +72,10 @@ class Tools:
 
 
 def bridged(
-    inner: ScriptedBackend, tools: Tools, terms: Terms | None = None, guard: Guard = lambda request: request
+    inner: ScriptedBackend,
+    tools: Tools,
+    offer: Offer = "always",
+    activity: Activity = "hidden",
+    guard: Guard = lambda request: request,
 ) -> BridgedBackend:
-    return BridgedBackend(inner, tools, guard, terms or Terms())
+    return BridgedBackend(inner, cast("McpBridge", tools), guard, offer, activity)

@@ -8,8 +8,7 @@ import pytest
 
 from caretway.core.errors import GatewayError
 from caretway.mcp.definitions import Misfit, OAuthClient, Process, Remote, ServerDefinition
-from caretway.mcp.jsonc import plain_json
-from caretway.mcp.sources import FoundServers, SourceContext, find, servers_in
+from caretway.mcp.sources import FoundServers, SourceContext, find, plain_json, servers_in
 
 ENVIRON = {"TOKEN": "t0ken-value", "EMPTY": ""}
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from caretway.mcp.connection import _refused
-from caretway.mcp.tool_list_check import sift
+from caretway.mcp.connection import sift
 
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": {"type": "object", "properties": {}, "required": []}}
 ODD: list[tuple[str, Any, str]] = [
@@ -28,7 +27,7 @@ ODD: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("tool", "words"), [row[1:] for row in ODD], ids=[row[0] for row in ODD])
 def test_an_odd_tool_is_left_out_alone(tool: Any, words: str) -> None:
-    kept, left_out = sift([GOOD, tool, GOOD | {"name": "other"}], _refused)
+    kept, left_out = sift([GOOD, tool, GOOD | {"name": "other"}])
     assert [one["name"] for one in kept] == ["good", "other"]
     ((name, reason),) = left_out.items()
     assert name in ("odd", "tool 2")
@@ -36,13 +35,11 @@ def test_an_odd_tool_is_left_out_alone(tool: Any, words: str) -> None:
 
 
 def test_a_schema_without_a_type_is_one_of_an_object() -> None:
-    kept, left_out = sift(
-        [{"name": "a", "inputSchema": {}}, {"name": "b", "inputSchema": {"properties": {}}}], _refused
-    )
+    kept, left_out = sift([{"name": "a", "inputSchema": {}}, {"name": "b", "inputSchema": {"properties": {}}}])
     assert [one["inputSchema"]["type"] for one in kept] == ["object", "object"]
     assert not left_out
 
 
 def test_what_is_right_passes_as_it_is() -> None:
     whole = {**GOOD, "title": "t", "description": "d", "annotations": {"readOnlyHint": True}, "outputSchema": None}
-    assert sift([GOOD, whole], _refused) == ([GOOD, whole], {})
+    assert sift([GOOD, whole]) == ([GOOD, whole], {})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.mcp.names import LONGEST, exposed_names
+from caretway.mcp.tools import LONGEST, exposed_names
 
 SAFE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

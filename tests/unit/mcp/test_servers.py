@@ -1,18 +1,21 @@
 """One call: whatever goes wrong, the model gets a result that says so."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from mcp_types import CallToolResult
 
 from caretway.core.request import Text, ToolResult
-from caretway.mcp.catalogue import ListedTool
-from caretway.mcp.connection import Progress
+from caretway.mcp.connection import McpConnection, Progress, Unreachable
 from caretway.mcp.definitions import BridgeLimits, Process, ServerDefinition
-from caretway.mcp.runner import run_call
+from caretway.mcp.servers import McpServer
 from caretway.mcp.sign_ins import SignInState
+from caretway.mcp.tools import ListedTool
 
 SERVER = ServerDefinition("s", Process("x", env={"KEY": "hush-hush"}))
 
@@ -36,8 +39,23 @@ class Line:
 
 
 async def run(does: Any, arguments: str = "{}", timeout: float = 5.0) -> tuple[ToolResult, bool]:
-    line = Line(does) if does is not None else None
-    return await run_call(line, SERVER, "t", arguments, "c", BridgeLimits(), timeout, lambda: "it is gone")
+    """The result of a call to a server, and whether the call made it look at the connection again."""
+    line = Line(does)
+
+    @asynccontextmanager
+    async def connect(definition: ServerDefinition) -> AsyncIterator[McpConnection]:
+        if does is None:
+            raise Unreachable("it is gone")
+        yield cast("McpConnection", line)
+
+    server = McpServer(replace(SERVER, call_timeout=timeout), BridgeLimits(), connect, lambda: None)
+    running = asyncio.create_task(server.run())
+    await server.tried.wait()
+    with patch.object(line.news, "set") as looked:
+        result = await server.call("t", arguments, "c")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    return result, looked.called
 
 
 async def echo(arguments: dict[str, Any], progressed: Progress) -> CallToolResult:

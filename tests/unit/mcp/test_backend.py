@@ -21,7 +21,7 @@ from caretway.core.events import (
 )
 from caretway.core.request import Message, Role, Text, ToolCall, ToolChoice, ToolResult, TurnRequest
 from caretway.core.turn import Abilities, Turn
-from caretway.mcp.backend import Offer, Terms
+from caretway.mcp.backend import Offer
 from caretway.sessions.loop_history import loop_guard
 from receiving import receive
 from turns import PARKING, called, reply_of
@@ -44,8 +44,8 @@ def paused_or_ended(steps: list[list[Event]], abilities: Abilities) -> list[Scri
     ]
 
 
-async def started(inner: ScriptedBackend, tools: Tools, *client_tools: str, terms: Terms | None = None) -> Turn:
-    return await bridged(inner, tools, terms).start(request(*client_tools))
+async def started(inner: ScriptedBackend, tools: Tools, *client_tools: str) -> Turn:
+    return await bridged(inner, tools).start(request(*client_tools))
 
 
 def result(call_id: str, words: str) -> ToolResult:
@@ -241,7 +241,7 @@ WANTED: list[tuple[Offer, TurnRequest, bool]] = [
 @pytest.mark.parametrize(("offer", "asked", "wanted"), WANTED)
 async def test_when_tools_are_offered(offer: Offer, asked: TurnRequest, wanted: bool) -> None:
     inner = ScriptedBackend([ScriptedTurn([])])
-    turn = await bridged(inner, Tools(), Terms(offer)).start(asked)
+    turn = await bridged(inner, Tools(), offer).start(asked)
     assert (inner.requests[0] == asked) is not wanted
     assert (turn is inner.turns[0]) is not wanted  # nothing stands in the way of a turn without bridged tools
 
