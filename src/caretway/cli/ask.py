@@ -80,8 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("error")
     piped = (
         "" if sys.stdin is None or sys.stdin.isatty() else _decoded(sys.stdin.buffer.read(MAX_FILE + 1), "the input")

@@ -79,8 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         say([reference()])
         return 0
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     style = style_for(sys.stdout)
     if arguments.json:
         say([as_json(settings)])

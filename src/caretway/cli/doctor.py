@@ -27,7 +27,7 @@ from ..storage.private_file import open_file
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
 from .port_owner import port_owner, strangers_port
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
 from .running import dialled, gateway_there, noted_gateways
 from .serve import EACH_ITS_OWN, STANDINGS
@@ -77,9 +77,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
+    settings = settings_from(arguments)
     log_to_stderr("error")
-    remark(remarks)
     findings = [*_on_this_machine(settings, fix=arguments.fix), *run_loop(_at_cursor(settings))]
     findings += [*run_loop(_at_mcp_servers(settings)), *_around(settings)]
     if arguments.live:
@@ -375,7 +374,7 @@ def as_lines(findings: Sequence[Finding], style: Style, columns: int | None = No
     indent = " " * (width + 8)
     lines: list[str] = []
     for finding in findings:
-        mark = style.careful("mend") if finding.fixed else style.good("ok  ") if finding.ok else style.bad("FAIL")
+        mark = style.good("done") if finding.fixed else style.good("ok  ") if finding.ok else style.bad("FAIL")
         words = [finding.detail, finding.hint] if finding.hint else [finding.detail]
         if columns is not None:
             room = max(columns - len(indent), LEAST_ROOM)

@@ -58,8 +58,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     url, key = _address(settings)
     say(lines(arguments.api, url, key, arguments.shell))
     return 0

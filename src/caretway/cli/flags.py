@@ -175,12 +175,11 @@ def given(arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def settings_from(
-    arguments: argparse.Namespace, more: Mapping[str, object] = MappingProxyType({})
-) -> tuple[Settings, tuple[str, ...]]:
-    """The settings of this run, and warnings about suspicious variables. `more`: further values from the command
-    line."""
-    return load_from_process({**given(arguments), **more}), unknown_variables()
+def settings_from(arguments: argparse.Namespace, more: Mapping[str, object] = MappingProxyType({})) -> Settings:
+    """The settings of this run. Warns about suspicious variables. `more`: further values from the command line."""
+    settings = load_from_process({**given(arguments), **more})
+    remark(unknown_variables())
+    return settings
 
 
 # ---- parsing

@@ -84,8 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..usage.key_file import KeyFile
     from .cluster_keys import ClusterKeyFile
 
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("warning")
     expected = {"revoke": 1, "rename": 2}.get(arguments.action, 0)
     if len(arguments.words) != expected:

@@ -62,8 +62,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     style = style_for(sys.stdout)
     if arguments.client is None:
         if arguments.rest:

@@ -68,8 +68,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("warning")
     if settings.backend == "cli":
         return _leave_to_cursor_agent("login", settings)

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..config import Settings, hosts
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
-from .process import log_to_stderr, remark, say
+from .process import log_to_stderr, say
 from .process import run as run_loop
 
 NAME: Final = "logout"
@@ -29,8 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("warning")
     forgotten = run_loop(_forget(settings))
     say([f"Signed out of {hosts(settings).api}." if forgotten else f"No sign-in is stored for {hosts(settings).api}."])

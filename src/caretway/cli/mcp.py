@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..config import MCP, SETTINGS, Settings
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
 from .terminal import Style, columns, style_for, terminal_width, wrapped
 
@@ -61,8 +61,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("error")  # the output reports a server's errors
     words: list[str] = arguments.words
     if arguments.action == "call":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..config import Settings
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
 from .terminal import Style, columns, style_for, terminal_width
 
@@ -37,8 +37,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("warning")
     models = matching(run_loop(_ask(settings)), arguments.filter)
     if arguments.filter and not models:

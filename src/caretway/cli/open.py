@@ -6,7 +6,7 @@ from typing import Final
 
 from ..config import Settings, has_desktop
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
-from .process import CommandFailed, remark, say
+from .process import CommandFailed, say
 from .running import NOT_RUNNING, START_ONE, answering_gateways
 
 NAME: Final = "open"
@@ -29,8 +29,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     url = dashboard_url(settings)
     say([url])
     if not arguments.only_print and has_desktop():

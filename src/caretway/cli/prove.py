@@ -89,8 +89,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("error")
     settings = with_account(settings)
     cases = chosen_cases(arguments.only)

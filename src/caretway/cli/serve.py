@@ -134,8 +134,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     from ..config.secrets import secrets_in
     from ..core.errors import ErrorKind, GatewayError
     from ..server.server import raise_soft_limit

@@ -79,8 +79,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     return _ACTIONS[arguments.action](arguments, settings)
 
 

@@ -75,8 +75,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     style = style_for(sys.stdout)
     journal = Journal(settings.data_dir)
     if arguments.client is None:

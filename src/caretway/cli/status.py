@@ -92,8 +92,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments, {"cluster": arguments.cluster} if arguments.cluster else {})
-    remark(remarks)
+    settings = settings_from(arguments, {"cluster": arguments.cluster} if arguments.cluster else {})
     if arguments.cluster is not None:
         from .cluster_status import show
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 from ..config import SETTINGS, Settings
 from .flags import add_setting_flags, settings_from
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, say
 from .terminal import levels_for, style_for, terminal_width
 from .top_view import SORTS, TopState, listing, ordered, screen
 
@@ -57,8 +57,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("error")
     gateway = find_gateway(settings)
     now, overview = gateway.now(), gateway.overview()

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from ..config import ConfigError, Settings
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
 from .terminal import Style, levels_for, style_for, terminal_width
 
@@ -82,8 +82,7 @@ def _ledger_settings() -> tuple[Any, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    settings, remarks = settings_from(arguments)
-    remark(remarks)
+    settings = settings_from(arguments)
     log_to_stderr("warning")
     path = ledger_path(settings)
     if arguments.forget:
