@@ -19,7 +19,7 @@ import pytest
 from caretway import __version__
 from caretway.cli.doctor import check_port
 from caretway.cli.running import FOLDER
-from caretway.dashboard.local_checks import check_space
+from caretway.dashboard.health import check_space
 
 from .test_commands import ADDRESS, caretway, read_until
 

@@ -36,7 +36,7 @@ NOT_AT_START: Final = {
     "caretway.cursor.transport.tracing": "only with --trace",
     "caretway.usage.hooks": "only with --hook",
     "caretway.usage.conversations": "only for the page",
-    "caretway.dashboard.local_checks": "only for the page",
+    "caretway.dashboard.health": "only for the page",
     "caretway.mcp": "only with MCP servers",
     "caretway.dashboard.tabs": "only for the page",
     "caretway.processes.child": "only to start programs",

@@ -124,7 +124,7 @@ def _looked_at(url: str, key: str, *, running: bool) -> ClientGateway:
             f"the gateway at {url} requires a key that is not known here", "set CARETWAY_API_KEY to its key"
         )
     if listed.status != 200:
-        raise CommandFailed(f"the gateway at {url} did not list its models: {_reason(listed.body)}")
+        raise CommandFailed(f"the gateway at {url} did not list its models: {listed.error}")
     health = ask(url, "/health", sent, timeout=60).body
     backend = health.get("backend", {}) if isinstance(health, dict) else {}
     return ClientGateway(
@@ -146,11 +146,6 @@ def _model(row: Mapping[str, Any]) -> OfferedModel:
         "image" in row.get("input_modalities", ()),
         bool(row.get("reasoning")),
     )
-
-
-def _reason(body: Any) -> str:
-    error = body.get("error") if isinstance(body, dict) else None
-    return str(error.get("message", "")) if isinstance(error, dict) else "no answer"
 
 
 def _log_to(file: Path, settings: Settings) -> None:

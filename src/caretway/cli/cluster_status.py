@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..config import Settings
+from .figures import compact, dollars
 from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
-from .quota import dollars
-from .terminal import GAP, Style, columns, figure_row, folded, pairs, style_for, terminal_width
-from .usage_view import LEAST_NAME, compact
+from .terminal import GAP, Style, columns, folded, pairs, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..cluster.directory import Replica
@@ -30,6 +29,7 @@ DAYS: Final = 7
 """Today and the six days before, in UTC."""
 _HEAD: Final = ("id", "address", "version", "since (UTC)", "parked", "state")
 _TOTALS: Final = ("model", "resp", "runs", "denied", "input", "cached", "output", "cost")
+_LEAST_NAME: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +133,11 @@ def _replicas(report: ClusterReport, style: Style, width: int) -> list[str]:
         for one in report.replicas
         for when in [_when(one.started, "%Y-%m-%d %H:%M")]
     ]
-    whole = columns(_HEAD, cells, Style())
-    if max(map(len, whole)) <= width:
-        return [style.dim(whole[0]), *whole[1:]]
-    head, *short = columns([*_HEAD[:1], *_HEAD[2:]], [[*row[:1], *row[2:]] for row in cells], Style())
-    lines = [style.dim(head)]
+    lines = columns(_HEAD, cells, style)
+    if max(map(len, columns(_HEAD, cells, Style()))) <= width:
+        return lines
+    head, *short = columns([*_HEAD[:1], *_HEAD[2:]], [[*row[:1], *row[2:]] for row in cells], style)
+    lines = [head]
     for line, (_, address, *_) in zip(short, cells, strict=True):
         lines += [line, *(f"{GAP}{part}" for part in folded(address, width - len(GAP)))]
     return lines
@@ -149,11 +149,7 @@ def _totals(rows: Sequence[TotalRow], style: Style, width: int) -> list[str]:
     cells = [_figures(model or "(none)", [row for row in rows if row.model == model]) for model in models]
     if len(models) > 1:
         cells.append(_figures("total", rows))
-    widths = [max(len(head), *(len(row[at]) for row in cells)) for at, head in enumerate(_TOTALS)]
-    widths[0] = max(LEAST_NAME, min(widths[0], width - sum(widths[1:]) - len(GAP) * (len(widths) - 1)))
-
-    head, *lines = (figure_row(row, widths).rstrip() for row in (_TOTALS, *cells))
-    return [style.dim(head), *lines]
+    return columns(_TOTALS, cells, style, right=range(1, len(_TOTALS)), width=width, shortened={0: _LEAST_NAME})
 
 
 def _of(rows: Sequence[TotalRow], model: str, measure: str) -> list[int]:

@@ -10,7 +10,9 @@ import errno
 import json
 import re
 import socket
+import sqlite3
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +24,16 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
 from ..config.data_dir import Verdict, look
-from ..dashboard.local_checks import Finding, check_data_dir, check_ledger, check_simulated, check_space
+from ..dashboard.health import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from ..storage.private_file import open_file
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .models import models_for_clients
 from .port_owner import port_owner, strangers_port
 from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
-from .running import dialled, gateway_there, noted_gateways
+from .running import RunningGateway, answers, dialled, gateway_there, is_another_process, noted_gateways
 from .serve import EACH_ITS_OWN, STANDINGS
-from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts, check_gateways, check_history
+from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
 from .terminal import Style, style_for, terminal_width, wrapped
 
 if TYPE_CHECKING:
@@ -64,16 +66,12 @@ DIALLED_HERE: Final = ("agent", "legacy-chat")
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    from ..config import SETTINGS
-
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     parser.add_argument(
         "--fix", action="store_true", help="Repair what is safe to repair: access to the data directory."
     )
     parser.add_argument("--live", action="store_true", help="Also ask a model: up to three short runs on your account.")
-    others = ("host", "port", "mcp_config", "mcp_import")
-    listening = tuple(setting for setting in SETTINGS if setting.name in others)
-    add_setting_flags(parser, (*listening, *REACHING_CURSOR), shown=("host", "port"))
+    add_setting_flags(parser, (*REACHING_CURSOR, "mcp_config", "mcp_import"), shown=("host", "port"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -358,6 +356,56 @@ def check_port(data_dir: Path, host: str, port: int, trusted: frozenset[int] | N
         return Finding("port", True, f"a gateway is running on {host} port {port}: caretway, backend {backend}")
     whose = port_owner(data_dir, host, port) or "another program"
     return Finding("port", False, f"{host} port {port} is taken by {whose}", "Use another --port.")
+
+
+# ---- running gateways
+
+# Also for `status`: an old version, another backend than the current settings choose, simulated answers despite a
+# sign-in.
+
+_SIMULATOR: Final = "simulator"
+
+
+def check_gateways(data_dir: Path, backend: str) -> list[Finding]:
+    """`backend`: the backend that `caretway serve` would use now; empty if it would not start."""
+    asked = [(note, answers(note.url)) for note in noted_gateways(data_dir)]
+    return [judged(note, backend, alive=alive) for note, alive in asked if alive or not is_another_process(note)]
+
+
+def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __version__) -> Finding:
+    """The finding about a running gateway. Pure."""
+    what = f"{note.url}, backend {note.backend}, version {note.version}, process {note.pid}"
+    again = f"Stop it (kill {note.pid}, or Ctrl-C where it runs), then start it again: caretway serve"
+    if not alive and note.url.startswith("http:"):
+        return Finding("gateway", False, f"does not answer: {what}", again)
+    if note.launched:
+        return Finding("gateway", True, f"runs until the client that it was started for ends: {what}")
+    if note.version != version:
+        return Finding("gateway", False, f"is of another version than this one ({version}): {what}", again)
+    if note.backend == _SIMULATOR and backend not in ("", _SIMULATOR):
+        text = f"its answers are simulated, and `{backend}` could be used now: {what}"
+        return Finding("gateway", False, text, again)
+    if backend and note.backend != backend:
+        return Finding("gateway", True, f"uses another backend than these settings choose (`{backend}`): {what}")
+    simulated = "its answers are simulated: " if note.backend == _SIMULATOR else "runs: "
+    return Finding("gateway", True, simulated + what)
+
+
+def check_history(data_dir: Path) -> Finding:
+    """Whether a Cursor account has ever answered here, which proves more than any check."""
+    from ..usage.queries import last_answer
+    from ..usage.writing import reading_ledger
+
+    try:
+        with reading_ledger(data_dir) as ledger:
+            answered = last_answer(ledger)
+    except sqlite3.Error:  # reported by the check of the ledger
+        answered = None
+    if answered is None:
+        return Finding("history", True, "no account of Cursor has answered here yet")
+    backend, model, at = answered
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+    return Finding("history", True, f"last answer of Cursor: {when}, {backend}, {model}")
 
 
 # ---- findings

@@ -18,8 +18,10 @@ from .process import remark
 _DEST: Final = "setting "  # with a space: no other argument can have this name
 
 
-REACHING_CURSOR: Final = tuple(
-    setting for setting in SETTINGS if setting.group == CURSOR or setting.name in ("config", "data_dir", "workspace")
+EVERY_SETTING: Final = tuple(setting.name for setting in SETTINGS)
+REACHING_CURSOR: Final = (
+    *(setting.name for setting in SETTINGS if setting.group == CURSOR),
+    *("config", "data_dir", "workspace"),
 )
 """The settings of commands that call Cursor without serving."""
 
@@ -117,10 +119,11 @@ class _HelpAll(argparse.Action):
 
 
 def add_setting_flags(
-    parser: argparse.ArgumentParser, settings: Iterable[Setting] = SETTINGS, *, shown: Sequence[str] = ()
+    parser: argparse.ArgumentParser, names: Iterable[str] = EVERY_SETTING, *, shown: Sequence[str] = ()
 ) -> None:
     """A flag for each of the settings. `--help` lists the flags in `shown`, `--help-all` lists all by section."""
-    by_name = {setting.name: setting for setting in settings}
+    wanted = {*names, *shown}
+    by_name = {setting.name: setting for setting in SETTINGS if setting.name in wanted}
     common = [f"--{name.replace('_', '-')}" for name in COMMON_FLAGS if name in by_name and name not in shown]
     named = f", {', '.join(common)} among them," if common else ""
     everything = parser.add_argument("--help-all", action=_HelpAll, help=f"Show all flags{named} and exit.")

@@ -17,14 +17,15 @@ from datetime import time as daytime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ..config import SETTINGS, Settings
+from ..config import Settings
 from ..config.kinds import duration
 from ..usage.budget import EVER, NOTHING_SPENT, BudgetScope, Level, Spent, UsageBudget, notice, parse_budgets, window
 from ..usage.charges import KEY_PREFIX
 from ..usage.spent_store import kept_cycle, last_uses, spent_since
+from .figures import ago, compact, dollars
 from .flags import add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
-from .terminal import Style, cut, folded, style_for, terminal_width
+from .terminal import Style, columns, folded, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..usage.budget import UsageBudget
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from ..usage.spent_store import SpentStore
 
 _NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace", "page")
-
-_SHOWN: Final = ("config", "data_dir", "cluster")
-_WANTED: Final = (*_SHOWN, "cluster_name", "cluster_key_file", "cluster_ca")
 
 NAME: Final = "key"
 SUMMARY: Final = "make, list and revoke keys that clients of the gateway send"
@@ -75,8 +73,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", metavar="DIR", help="The only directory it may work in.")
     parser.add_argument("--page", action="store_true", help="It also opens the dashboard.")
     parser.add_argument("--json", action="store_true", help="Print the list as JSON.")
-    wanted = [setting for setting in SETTINGS if setting.name in _WANTED]
-    add_setting_flags(parser, wanted, shown=_SHOWN)
+    cluster = ("cluster_name", "cluster_key_file", "cluster_ca")
+    add_setting_flags(parser, cluster, shown=("config", "data_dir", "cluster"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -236,7 +234,8 @@ def expiry(text: str, now: float) -> float:
 
 # `caretway key list`: each key with its last use, its totals and its used budgets; at 80 columns, or as JSON.
 
-NAME_CHARS: Final = 24
+_HEAD: Final = ("key", "last used", "runs", "tokens", "cost", "expires")
+_LEAST_NAME: Final = 24
 _LABEL: Final = 8
 
 
@@ -323,27 +322,30 @@ def as_json(rows: Sequence[KeyRow]) -> dict[str, Any]:
 
 
 def as_table(rows: Sequence[KeyRow], now: float, style: Style, width: int = 80) -> list[str]:
-    name = max(len("key"), *(min(NAME_CHARS, len(row.key.name)) for row in rows))
-    head = f"{'key'.ljust(name)}  {'last used':10}  {'runs':>7}  {'tokens':>7}  {'cost':>9}  expires"
-    lines = [style.dim(head)]
-    for row in rows:
-        key, total = row.key, row.total
-        cost = f"${total.cents / 100:,.2f}" if total.cents else ("?" if total.tokens else "-")
-        cells = f"{_ago(row.used_at, now):10}  {total.runs:>7,}  {_short(total.tokens):>7}  {cost:>9}"
-        expires = _day(key.expires_at) if key.expires_at is not None else ""
-        if key.expired(now):
-            expires = style.bad("expired")
-        lines.append(f"{cut(key.name, NAME_CHARS).ljust(name)}  {cells}  {expires}".rstrip())
-        for level in row.levels:
-            mark = style.bad if level.used_up else style.careful if level.low else style.dim
-            lines += _detail("budget", _level(level), width, mark)
-        if key.models:
-            lines += _detail("models", ", ".join(key.models), width, style.dim)
-        if key.workspace:
-            lines += _detail("works in", key.workspace, width, style.dim)
-        if key.page:
-            lines += _detail("opens", "the dashboard", width, style.dim)
-    return lines
+    cells = [_cells(row, now) for row in rows]
+    head, *lines = columns(_HEAD, cells, style, right=range(2, 5), width=width, shortened={0: _LEAST_NAME})
+    table = [head]
+    for row, line in zip(rows, lines, strict=True):
+        key = row.key
+        details = [("budget", _level(level), _mark(level, style)) for level in row.levels]
+        details += [("models", ", ".join(key.models), style.dim), ("works in", key.workspace, style.dim)]
+        details.append(("opens", "the dashboard" if key.page else "", style.dim))
+        table.append(line if not key.expired(now) else line.removesuffix("expired") + style.bad("expired"))
+        for label, text, mark in details:
+            table += _detail(label, text, width, mark) if text else []
+    return table
+
+
+def _cells(row: KeyRow, now: float) -> tuple[str, ...]:
+    key, total = row.key, row.total
+    used = "never" if row.used_at is None else ago(now - row.used_at)
+    cost = dollars(total.cents) if total.cents else ("?" if total.tokens else "-")
+    expires = "expired" if key.expired(now) else _day(key.expires_at) if key.expires_at is not None else ""
+    return key.name, used, f"{total.runs:,}", compact(total.tokens), cost, expires
+
+
+def _mark(level: Level, style: Style) -> Callable[[str], str]:
+    return style.bad if level.used_up else style.careful if level.low else style.dim
 
 
 def _level(level: Level) -> str:
@@ -352,28 +354,10 @@ def _level(level: Level) -> str:
     return f"{notice(level).partition(': ')[2]}"
 
 
-def _detail(label: str, text: str, width: int, mark: Any) -> list[str]:
+def _detail(label: str, text: str, width: int, mark: Callable[[str], str]) -> list[str]:
     pieces = folded(text, width - _LABEL - 4)
     labels = [label, *[""] * (len(pieces) - 1)]
     return [f"  {one.ljust(_LABEL)}  {mark(piece)}".rstrip() for one, piece in zip(labels, pieces, strict=True)]
-
-
-def _ago(at: float | None, now: float) -> str:
-    if at is None:
-        return "never"
-    seconds = max(0.0, now - at)
-    if seconds < 60:
-        return "just now"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min ago"
-    return f"{seconds // 3600:.0f} h ago" if seconds < 86_400 else _day(at)
-
-
-def _short(number: int) -> str:
-    for unit, size in (("G", 10**9), ("M", 10**6), ("k", 10**3)):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
-    return str(number)
 
 
 def _day(at: float) -> str:

@@ -23,6 +23,7 @@ from ..config import own_variables, process_environment, process_home
 from . import shell_lines
 from .clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram, llm_folder
 from .clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
+from .figures import ago
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, remark, say, shown_width
 from .process import run as run_loop
@@ -295,25 +296,13 @@ def overview(
 def seen_lately(data_dir: Path) -> dict[str, str]:
     """The ledger's name of each client -> how long ago its last request was. Empty if the ledger cannot be read."""
     import sqlite3
-    from contextlib import closing
 
-    from ..storage.database import read_database
     from ..usage.queries import last_seen
-    from ..usage.writing import FILE_NAME, LEDGER
+    from ..usage.writing import reading_ledger
 
     now = time.time()
     try:
-        ledger = read_database(data_dir / FILE_NAME, LEDGER)
-        if ledger is None:
-            return {}
-        with closing(ledger):
+        with reading_ledger(data_dir) as ledger:
             return {name: ago(now - at) for name, at in last_seen(ledger, now - LATELY_S).items()}
     except sqlite3.Error:
         return {}  # `caretway doctor` reports the reason
-
-
-def ago(seconds: float) -> str:
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)} {unit} ago"
-    return "now"

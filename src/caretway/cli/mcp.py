@@ -55,9 +55,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-browser", action="store_true", help="login: print the link, but do not open it.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
-    reaching = {setting.name for setting in REACHING_CURSOR} | {"config", "workspace"}
-    wanted = [setting for setting in SETTINGS if setting.group == MCP or setting.name in reaching]
-    add_setting_flags(parser, wanted, shown=("mcp_config", "mcp_import", "config", "workspace"))
+    servers = (setting.name for setting in SETTINGS if setting.group == MCP)
+    add_setting_flags(parser, (*servers, *REACHING_CURSOR), shown=("mcp_config", "mcp_import", "config", "workspace"))
 
 
 def run(arguments: argparse.Namespace) -> int:

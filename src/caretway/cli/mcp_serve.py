@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec.structs import asdict
 
 from .. import __version__
 from ..config import Settings
-from ..core.errors import ErrorKind, GatewayError
-from ..storage.database import read_database
+from ..core.errors import GatewayError
 from ..usage.prices import PriceList, read_prices
 from ..usage.queries import LedgerQueries, Span
-from ..usage.writing import FILE_NAME, LEDGER
+from ..usage.writing import reading_ledger
 from .ask_stream import AnswerPiece, asked
 from .client_gateway import ClientGateway, client_gateway
 from .process import CommandFailed
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from mcp.server import MCPServer
 
 UsageBy = Literal["all", "day", "model", "key", "client"]
-UseBook = Callable[[Callable[[LedgerQueries], list[dict[str, object]]]], list[dict[str, object]]]
-"""Opens the ledger, runs the query and closes the ledger. Blocking. Raises GatewayError."""
 
 MAX_DAYS: Final = 366
 _DAY_S: Final = 86_400.0
@@ -44,10 +40,10 @@ _USAGE: Final = "How many responses, runs and tokens the gateway counted in the 
 async def serve(settings: Settings, given: Mapping[str, object]) -> None:
     """Serves until the client closes standard input."""
     async with client_gateway(settings, given) as gateway:
-        await mcp_server(gateway, _ledger(settings)).run_stdio_async()
+        await mcp_server(gateway, settings).run_stdio_async()
 
 
-def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
+def mcp_server(gateway: ClientGateway, settings: Settings) -> MCPServer[Any]:
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -73,18 +69,10 @@ def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
         return [{key: row[key] for key in kept if row.get(key)} for row in listed.body["data"]]
 
     async def usage(days: int = 30, by: UsageBy = "model") -> list[dict[str, object]]:
-        now = time.time()
-        span = Span(now - min(max(days, 1), MAX_DAYS) * _DAY_S, now + 1)
-
-        def rows(one: LedgerQueries) -> list[dict[str, object]]:
-            return [
-                {**asdict(totals), "tokens": totals.tokens, "cents": totals.cents} for totals in one.totals(span, by)
-            ]
-
         try:
-            return await asyncio.to_thread(book, rows)
-        except GatewayError as failure:
-            raise ToolError(str(failure)) from failure
+            return await asyncio.to_thread(_totals, settings, days, by)
+        except (sqlite3.Error, ValueError) as unusable:
+            raise ToolError(str(unusable)) from unusable
 
     server.add_tool(ask, description=_ASK)
     server.add_tool(models, description=_MODELS)
@@ -92,16 +80,11 @@ def mcp_server(gateway: ClientGateway, book: UseBook) -> MCPServer[Any]:
     return server
 
 
-def _ledger(settings: Settings) -> UseBook:
-    def use(question: Callable[[LedgerQueries], list[dict[str, object]]]) -> list[dict[str, object]]:
-        try:
-            ledger = read_database(settings.data_dir / FILE_NAME, LEDGER)
-            prices = PriceList(read_prices(settings.prices or {}))
-            if ledger is None:
-                return []
-            with closing(ledger):
-                return question(LedgerQueries(ledger, prices.find))
-        except (sqlite3.Error, ValueError) as unusable:
-            raise GatewayError(ErrorKind.UNSUPPORTED, str(unusable)) from unusable
-
-    return use
+def _totals(settings: Settings, days: int, by: UsageBy) -> list[dict[str, object]]:
+    """Blocking. Raises sqlite3.Error, and ValueError for wrong prices."""
+    now = time.time()
+    span = Span(now - min(max(days, 1), MAX_DAYS) * _DAY_S, now + 1)
+    prices = PriceList(read_prices(settings.prices or {}))
+    with reading_ledger(settings.data_dir) as ledger:
+        rows = LedgerQueries(ledger, prices.find).totals(span, by)
+        return [{**asdict(row), "tokens": row.tokens, "cents": row.cents} for row in rows]

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 from ..config import Settings, has_desktop
-from .flags import REACHING_CURSOR, add_setting_flags, settings_from
+from .flags import add_setting_flags, settings_from
 from .process import CommandFailed, say
 from .running import NOT_RUNNING, START_ONE, answering_gateways
 
@@ -24,8 +24,7 @@ examples:
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--print", action="store_true", dest="only_print", help="Print the address only.")
-    shown = [setting for setting in REACHING_CURSOR if setting.name in ("config", "data_dir")]
-    add_setting_flags(parser, shown, shown=("config", "data_dir"))
+    add_setting_flags(parser, (), shown=("config", "data_dir"))
 
 
 def run(arguments: argparse.Namespace) -> int:

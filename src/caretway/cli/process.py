@@ -206,6 +206,18 @@ def asked(ask: Callable[[str], str], question: str) -> str:
         return ""
 
 
+def confirmed(question: str, without_question: str) -> bool:
+    """Asks yes or no; Enter is no. `without_question`: the command to type where there is no terminal to ask."""
+    if not sys.stdin.isatty():
+        raise CommandFailed("there is no terminal to ask", f"to do it without a question: {without_question}", 2)
+    # A running event loop's handler would only record Ctrl-C, and the terminal would still be read.
+    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return asked(input, f"{question} [y/N] ").lower() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, of_the_loop)
+
+
 def asked_or_piped(ask: Callable[[str], str], question: str, stdin: TextIO) -> str:
     """Reads one line: from a terminal by `ask`, otherwise the first line of a pipe."""
     return asked(ask, question) if stdin.isatty() else stdin.readline().strip()

@@ -6,7 +6,6 @@ import argparse
 import errno
 import os
 import platform
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from ..config.quirks import shown_values
 from ..storage.private_file import write_file
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
-from .process import CommandFailed, log_to_stderr, remark, say
+from .process import CommandFailed, confirmed, log_to_stderr, remark, say
 from .process import run as run_loop
 from .serve import STANDINGS
 from .terminal import Style, pairs, style_for
@@ -175,7 +174,8 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
         await _are_listed(bench, arguments.model, arguments.second_model)
         roles = choose_models(listed, arguments.model, arguments.second_model)
         say(announced(bench.backend.name, bench.backend.standing, roles, cases, style))
-        _agreed(arguments.yes)
+        if not (arguments.yes or confirmed("Go on?", "caretway prove --yes")):
+            raise CommandFailed("nothing was sent", exit_code=2)
         start_gateway = partial(gateway_process, given(arguments) | {"backend": settings.backend})
         context = ProveContext(
             partial(open_bench, settings),
@@ -241,22 +241,6 @@ def announced(backend: str, standing: str, roles: Roles, cases: Sequence[Case], 
     ]
     rows = [(label, value) for label, value in rows if value]
     return pairs(rows, style, indent="")
-
-
-def _agreed(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise CommandFailed("it needs your consent, and there is no terminal to ask", "type: caretway prove --yes", 2)
-    # The event loop's handler would only record Ctrl-C and the terminal would still be read.
-    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        print("Go on? [y/N] ", end="", flush=True)
-        said = sys.stdin.readline()
-    finally:
-        signal.signal(signal.SIGINT, of_the_loop)
-    if said.strip().lower() not in ("y", "yes"):
-        raise CommandFailed("nothing was sent", exit_code=2)
 
 
 async def _try_all(

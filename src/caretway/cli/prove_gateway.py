@@ -7,23 +7,21 @@ output. The process ends when the parent closes the pipe or dies.
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from ..config import load_from_process, process_environment
 from ..core.errors import ErrorKind, GatewayError
 from .process import run as run_loop
 from .process import say
 from .prove import secluded
+from .running import ask
 
 ANSWER_TIMEOUT_S: Final = 120.0
-MAX_ANSWER: Final = 1024 * 1024
 _LOOKUP: Final = {
     "type": "function",
     "function": {
@@ -66,27 +64,20 @@ async def _serve(given: dict[str, Any]) -> int:
 class GatewayProcess:
     def __init__(self, process: asyncio.subprocess.Process, url: str, model: str) -> None:
         self._process = process
-        self._address = urlsplit(url).netloc
+        self._url = url
         self._model = model
 
     async def ask(self, messages: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], str]:
-        body = json.dumps({"model": self._model, "messages": list(messages), "tools": [_LOOKUP]}).encode()
-        return await asyncio.to_thread(self._post, body)
-
-    def _post(self, body: bytes) -> tuple[Mapping[str, object], str]:
-        connection = http.client.HTTPConnection(self._address, timeout=ANSWER_TIMEOUT_S)
-        try:
-            connection.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
-            response = connection.getresponse()
-            answer = json.loads(response.read(MAX_ANSWER))
-        except (OSError, http.client.HTTPException, ValueError) as failure:
-            raise GatewayError(ErrorKind.INTERNAL, "The second gateway did not answer.") from failure
-        finally:
-            connection.close()
-        if response.status != 200:
-            error = answer.get("error", {})
-            raise GatewayError(ErrorKind.UPSTREAM_ERROR, "The second gateway failed.", code=str(error.get("code", "")))
-        return answer["choices"][0]["message"], response.headers.get("x-caretway-session", "")
+        body = {"model": self._model, "messages": list(messages), "tools": [_LOOKUP]}
+        answer = await asyncio.to_thread(
+            ask, self._url, "/v1/chat/completions", method="POST", body=body, timeout=ANSWER_TIMEOUT_S
+        )
+        if not isinstance(answer.body, dict):
+            raise GatewayError(ErrorKind.INTERNAL, "The second gateway did not answer.")
+        if answer.status != 200:
+            code = str(answer.body.get("error", {}).get("code", ""))
+            raise GatewayError(ErrorKind.UPSTREAM_ERROR, "The second gateway failed.", code=code)
+        return answer.body["choices"][0]["message"], answer.headers.get("x-caretway-session", "")
 
     async def kill(self) -> None:
         self._process.kill()

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.account_usage import SPENT_PERCENT
+from .figures import bar, dollars
 from .terminal import Style
 
 if TYPE_CHECKING:
@@ -80,21 +81,13 @@ def quota_rows(quota: dict[str, Any]) -> list[tuple[str, str]]:
     return [(label, value) for label, value in rows if value]
 
 
-def bar(share: float, width: int = BAR) -> str:
-    """A bar such as `####------` for a share from 0 to 1."""
-    filled = round(min(max(share, 0.0), 1.0) * width)
-    if share > 0:
-        filled = max(filled, 1)
-    return "#" * filled + "-" * (width - filled)
-
-
 def _pool(pool: dict[str, Any], style: Style) -> str:
     used = pool["percent_used"]
     name = f"{pool['name']:<13}"
     if used is None:
         return f"{name}  unknown"
     mark = style.bad if used >= SPENT_PERCENT else style.careful if used >= NEARLY else style.good
-    return f"{name}  {mark(bar(used / SPENT_PERCENT))}  {_percent(used)}"
+    return f"{name}  {mark(bar(used / SPENT_PERCENT, BAR))}  {_percent(used)}"
 
 
 def _percent(used: float | None) -> str:
@@ -133,13 +126,3 @@ def _team(quota: dict[str, Any]) -> str:
         return ""
     role = str(team["role"]).removeprefix("TEAM_ROLE_").lower()
     return f"seat of {team['name'] or team['id']}{f' ({role})' if role else ''}"
-
-
-def dollars(cents: float) -> str:
-    """`$12.40`; amounts below a cent have more digits, so that they do not look like zero."""
-    value = cents / 100
-    if 0 < value < 0.00005:
-        return "<$0.0001"
-    if 0 < value < 0.01:
-        return f"${value:.4f}"
-    return f"${value:,.2f}"

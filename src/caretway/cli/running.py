@@ -11,14 +11,15 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from .. import __version__
 from ..config import Settings
@@ -41,7 +42,7 @@ PROBE_S: Final = 0.5
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - addresses for listening only
 
 
-class RunningGateway(Struct, frozen=True):
+class RunningGateway(Struct, frozen=True, forbid_unknown_fields=True):
     url: str
     """The address for programs on this machine, without /v1."""
     pid: int
@@ -109,7 +110,7 @@ def _noted(folder: Path, note: RunningGateway) -> Iterator[Path]:
 
 def _write(file: Path, note: RunningGateway) -> None:
     try:
-        write_file(file, json.dumps(asdict(note)), durable=False)
+        write_file(file, msgspec.json.encode(note), durable=False)
     except OSError as failure:
         log.warning("other commands cannot find this gateway: %s cannot be written (%s)", file, failure.strerror)
 
@@ -131,22 +132,10 @@ def noted_gateways(data_dir: Path) -> list[RunningGateway]:
 def _read(file: Path) -> RunningGateway | None:
     try:
         with open_file(file) as opened:
-            note = RunningGateway(**json.loads(opened.read(_MAX_NOTE)))
-        if not all(isinstance(getattr(note, name), kind) for name, kind in _KINDS):
-            return None
+            note = msgspec.json.decode(opened.read(_MAX_NOTE), type=RunningGateway)
         return note if urlsplit(note.url).port else None
-    except (OSError, ValueError, TypeError, RecursionError):  # another version, or half written
+    except (OSError, ValueError, RecursionError):  # another version, or half written
         return None
-
-
-_KINDS: Final[tuple[tuple[str, type], ...]] = (
-    ("url", str),
-    ("pid", int),
-    ("version", str),
-    ("backend", str),
-    ("key", str),
-    ("started", float),
-)
 
 
 def _pid_of(file: Path) -> int:
@@ -185,32 +174,55 @@ _CLOCKS_S: Final = 60.0
 class GatewayAnswer(Struct, frozen=True):
     status: int
     """The HTTP status; 0 without an answer."""
-    backend: str = ""
-    """The backend of the answering gateway; empty for another program."""
+    headers: Mapping[str, str] = {}
     body: Any = None
+    """The JSON; None if it is not JSON."""
+
+    @property
+    def backend(self) -> str:
+        """The backend of the answering gateway; empty for another program."""
+        return self.headers.get("x-caretway-backend", "")
+
+    @property
+    def error(self) -> str:
+        """The message of the gateway's error, or the status."""
+        error = self.body.get("error") if isinstance(self.body, dict) else None
+        return str(error["message"]) if error else f"status {self.status}" if self.status else "no answer"
 
 
-def ask(url: str, path: str, key: str = "", timeout: float = _ASK_S) -> GatewayAnswer:
-    """Sends GET without proxies. Blocking."""
+def ask(
+    url: str,
+    path: str,
+    key: str = "",
+    *,
+    method: str = "GET",
+    body: object = None,
+    csrf: str = "",
+    timeout: float = _ASK_S,
+) -> GatewayAnswer:
+    """Sends a request without proxies. Blocking."""
     import http.client
 
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         return GatewayAnswer(0)
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    headers |= {"x-caretway-csrf": csrf} if csrf else {}
+    headers |= {} if body is None else {"content-type": "application/json"}
     connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
     try:
-        connection.request("GET", path, headers={"authorization": f"Bearer {key}"} if key else {})
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         data = response.read(_MAX_ANSWER)
     except (OSError, http.client.HTTPException):
         return GatewayAnswer(0)
     finally:
         connection.close()
-    backend = response.headers.get("x-caretway-backend", "")
+    found = {name.lower(): value for name, value in response.getheaders()}
     try:
-        return GatewayAnswer(response.status, backend, json.loads(data))
+        return GatewayAnswer(response.status, found, json.loads(data))
     except (ValueError, RecursionError):
-        return GatewayAnswer(response.status, backend)
+        return GatewayAnswer(response.status, found)
 
 
 def answering_gateways(data_dir: Path) -> Iterator[RunningGateway]:

@@ -22,7 +22,7 @@ from .clients.table import BY_NAME, ClientProgram
 from .clients.values import FilePlan, Target
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .launch import client_named, surroundings, unlisted
-from .process import CommandFailed, asked, remark, say, shown_width, tell
+from .process import CommandFailed, confirmed, remark, say, shown_width, tell
 from .process import run as run_loop
 from .running import NOT_RUNNING, START_ONE
 from .setup_journal import (
@@ -135,7 +135,7 @@ def _set_up(
     _show(changes, style, arguments, f"caretway setup {client.name} --print")
     if arguments.print:
         return 0
-    if not _agreed(arguments, f"caretway setup {client.name} --yes"):
+    if not (arguments.yes or confirmed("Write this?", f"caretway setup {client.name} --yes")):
         return 1
     paths = [change.path for change in changes]
     made = [make_folders(path) for path in paths]
@@ -196,7 +196,7 @@ def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace
     _show(changes, style, arguments, f"caretway setup {client.name} --undo --print")
     if arguments.print:
         return 0
-    if not _agreed(arguments, f"caretway setup {client.name} --undo --yes"):
+    if not (arguments.yes or confirmed("Write this?", f"caretway setup {client.name} --undo --yes")):
         return 1
     _write(changes)
     for file in record.files:
@@ -216,14 +216,6 @@ def _write(changes: Sequence[FileChange]) -> None:
             change.path.resolve().unlink(missing_ok=True)  # the path was a link
         elif change.then != change.now:
             write_text(change.path, change.then)
-
-
-def _agreed(arguments: argparse.Namespace, otherwise: str) -> bool:
-    if arguments.yes:
-        return True
-    if not sys.stdin.isatty():
-        raise CommandFailed("there is no terminal to ask", f"to do it without a question: {otherwise}", exit_code=2)
-    return asked(input, "Write this? [y/N] ").lower() in ("y", "yes")
 
 
 def _by_hand(plan: FilePlan) -> str:

@@ -6,25 +6,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sqlite3
 import sys
 import time
-from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from math import inf, isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import structs
 
-from .. import __version__
-from ..config import SETTINGS, Settings, hosts
-from ..dashboard.local_checks import Finding
+from ..config import Settings, hosts
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
 from .quota import ask_quota, quota_rows
-from .running import RunningGateway, answers, is_another_process, noted_gateways
 from .serve import EACH_ITS_OWN, STANDINGS
 from .terminal import Style, pairs, style_for
 
@@ -42,7 +36,6 @@ DESCRIPTION: Final = (
 )
 WITH_OUR_CREDENTIALS: Final = ("agent", "sdk")
 """Backends that use the credentials in the settings or from `caretway login`."""
-OF_CLUSTER: Final = ("cluster_name", "cluster_key_file", "cluster_ca")
 NO_EXPIRY: Final = "no expiry known"
 _REPLACE_IT: Final = "put a new one there, or take it out and run `caretway login`"
 EXAMPLES: Final = """\
@@ -87,8 +80,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         metavar="REDIS_URL",
         help="Show the gateways of a cluster instead: of this Redis, or of the one in the settings.",
     )
-    of_cluster = [setting for setting in SETTINGS if setting.name in OF_CLUSTER]
-    add_setting_flags(parser, (*REACHING_CURSOR, *of_cluster))
+    add_setting_flags(parser, (*REACHING_CURSOR, "cluster_name", "cluster_key_file", "cluster_ca"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -98,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         return show(settings, as_json=arguments.json)
     log_to_stderr("warning")
+    from .doctor import check_gateways
+
     report = run_loop(_ask(settings))
     running = check_gateways(settings.data_dir, report.backend)
     report = replace(report, gateways=[structs.asdict(one) for one in running])
@@ -203,62 +197,3 @@ def as_lines(report: Report, style: Style, screen: int = 0) -> list[str]:
     if report.quota is not None:
         rows += quota_rows(report.quota)
     return pairs(rows, style, indent="", screen=screen)
-
-
-# ---- doctor gateways
-
-# Findings of `doctor` and `status` about running gateways: an old version, another backend than the current settings
-# choose, simulated answers despite a sign-in; and whether a live account has ever answered.
-
-_SIMULATOR: Final = "simulator"
-
-
-def check_gateways(data_dir: Path, backend: str) -> list[Finding]:
-    """`backend`: the backend that `caretway serve` would use now; empty if it would not start."""
-    asked = [(note, answers(note.url)) for note in noted_gateways(data_dir)]
-    return [judged(note, backend, alive=alive) for note, alive in asked if alive or not is_another_process(note)]
-
-
-def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __version__) -> Finding:
-    """The finding about a running gateway. Pure."""
-    what = f"{note.url}, backend {note.backend}, version {note.version}, process {note.pid}"
-    again = f"Stop it (kill {note.pid}, or Ctrl-C where it runs), then start it again: caretway serve"
-    if not alive and note.url.startswith("http:"):
-        return Finding("gateway", False, f"does not answer: {what}", again)
-    if note.launched:
-        return Finding("gateway", True, f"runs until the client that it was started for ends: {what}")
-    if note.version != version:
-        return Finding("gateway", False, f"is of another version than this one ({version}): {what}", again)
-    if note.backend == _SIMULATOR and backend not in ("", _SIMULATOR):
-        text = f"its answers are simulated, and `{backend}` could be used now: {what}"
-        return Finding("gateway", False, text, again)
-    if backend and note.backend != backend:
-        return Finding("gateway", True, f"uses another backend than these settings choose (`{backend}`): {what}")
-    simulated = "its answers are simulated: " if note.backend == _SIMULATOR else "runs: "
-    return Finding("gateway", True, simulated + what)
-
-
-def check_history(data_dir: Path) -> Finding:
-    """Whether a Cursor account has ever answered here, which proves more than any check."""
-    answered = last_answer(data_dir)
-    if answered is None:
-        return Finding("history", True, "no account of Cursor has answered here yet")
-    backend, model, at = answered
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-    return Finding("history", True, f"last answer of Cursor: {when}, {backend}, {model}")
-
-
-def last_answer(data_dir: Path) -> tuple[str, str, float] | None:
-    """(backend, model, time) of the last answer that was not simulated; None without such an answer or a ledger."""
-    from ..storage.database import read_database
-    from ..usage.queries import last_answer as answered
-    from ..usage.writing import FILE_NAME, LEDGER
-
-    try:
-        book = read_database(data_dir / FILE_NAME, LEDGER)
-        if book is None:
-            return None
-        with closing(book):
-            return answered(book)
-    except sqlite3.Error:
-        return None

@@ -6,8 +6,9 @@ Text in, text out; only `style_for` inspects a stream. Frames are plain ASCII, s
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from textwrap import wrap
+from types import MappingProxyType
 from typing import Final, TextIO
 from unicodedata import combining, east_asian_width
 
@@ -72,22 +73,30 @@ def pairs(
     return lines
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], style: Style) -> list[str]:
-    """A table. A column that is empty in every row is left out."""
+def columns(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    style: Style,
+    *,
+    right: Container[int] = (),
+    width: int = 0,
+    shortened: Mapping[int, int] = MappingProxyType({}),
+) -> list[str]:
+    """A table. A column that is empty in every row is left out. `right`: the columns that are aligned to the right.
+    `width`: the screen's, or 0; as long as a row does not fit, columns are shortened in the order of `shortened`
+    (column -> its least width)."""
     used = [index for index in range(len(header)) if any(row[index] for row in rows)] or list(range(len(header)))
-    widths = [max(len(header[index]), *(len(row[index]) for row in rows), 0) for index in used]
+    widths = {index: max(len(header[index]), *(len(row[index]) for row in rows), 0) for index in used}
+    for index, least in shortened.items() if width else ():
+        spare = sum(widths.values()) + len(GAP) * (len(widths) - 1) - width
+        if index in widths and spare > 0:
+            widths[index] = max(min(least, widths[index]), widths[index] - spare)
 
     def line(cells: Sequence[str]) -> str:
-        return GAP.join(cells[index].ljust(width) for index, width in zip(used, widths, strict=True)).rstrip()
+        shown = [(index, cut(cells[index], room), room) for index, room in widths.items()]
+        return GAP.join([cell.rjust(room) if index in right else cell.ljust(room) for index, cell, room in shown])
 
-    return [style.dim(line(header)), *map(line, rows)]
-
-
-def figure_row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """A row of a table of figures: a name, shortened to its column, then right-aligned figures."""
-    name, *figures = cells
-    numbers = [cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True)]
-    return GAP.join([cut(name, widths[0]).ljust(widths[0]), *numbers])
+    return [style.dim(line(header).rstrip()), *(line(row).rstrip() for row in rows)]
 
 
 def cut(text: str, room: int) -> str:

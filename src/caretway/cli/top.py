@@ -5,7 +5,6 @@ and to quit. On a pipe, or with `--once` or `--json`, it prints once. Data comes
 from __future__ import annotations
 
 import argparse
-import http.client
 import json
 import os
 import select
@@ -16,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
-from ..config import SETTINGS, Settings
+from ..config import Settings
 from .flags import add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, say
+from .running import answering_gateways, ask, gateway_there
 from .terminal import levels_for, style_for, terminal_width
 from .top_view import SORTS, TopState, listing, ordered, screen
 
@@ -41,8 +41,6 @@ examples:
 EVERY_S: Final = 1.0
 HOUR_EVERY: Final = 5
 """The number of refreshes of the turns for each refresh of the last hour."""
-PATIENCE_S: Final = 10.0
-MAX_ANSWER: Final = 4_000_000
 _ENTER: Final = "\x1b[?1049h\x1b[?25l"
 _LEAVE: Final = "\x1b[?25h\x1b[?1049l"
 _DOWN: Final = (b"j", b"\x1b[B", b"\x1bOB")
@@ -52,8 +50,7 @@ _UP: Final = (b"k", b"\x1b[A", b"\x1bOA")
 def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="Show it once and exit.")
     parser.add_argument("--json", action="store_true", help="Print the snapshot as JSON and exit.")
-    wanted = [setting for setting in SETTINGS if setting.name in ("host", "port", "config", "data_dir")]
-    add_setting_flags(parser, wanted, shown=("port", "config", "data_dir"))
+    add_setting_flags(parser, ("host",), shown=("port", "config", "data_dir"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,55 +71,40 @@ class WatchedGateway:
     """A client of one gateway's dashboard API. Blocking."""
 
     def __init__(self, url: str, key: str) -> None:
-        parts = urlsplit(url)
         self.url = url
-        self._host, self._port, self._key = parts.hostname or "", parts.port, key
-        self._csrf = ""
+        self._key = key
 
     def now(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask("GET", "/caretway/v1/now")
-        return found
+        return self._ask("GET", "now")
 
     def overview(self) -> dict[str, Any]:
         """The last hour, or why it is unknown if the ledger cannot be read."""
         try:
-            found: dict[str, Any] = self._ask("GET", "/caretway/v1/overview")
+            return self._ask("GET", "overview")
         except CommandFailed as failure:
             return {"minutes": [], "trouble": failure.message}
-        return found
 
     def cancel(self, turn: str) -> str:
         """Cancels a turn and returns the outcome in words."""
         try:
-            self._csrf = self._ask("GET", "/caretway/v1/session")["csrf"] or ""
-            self._ask("DELETE", f"/caretway/v1/turns/{quote(turn, safe='')}")
+            csrf = self._ask("GET", "session")["csrf"] or ""
+            self._ask("DELETE", f"turns/{quote(turn, safe='')}", csrf)
         except CommandFailed as failure:
             return failure.message
         return "cancelled"
 
-    def _ask(self, method: str, path: str) -> Any:
-        headers = {"x-caretway-csrf": self._csrf} if self._csrf else {}
-        if self._key:
-            headers["authorization"] = f"Bearer {self._key}"
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, headers=headers)
-            response = connection.getresponse()
-            answer = json.loads(response.read(MAX_ANSWER))
-        except (OSError, http.client.HTTPException, ValueError, RecursionError) as failure:
-            raise CommandFailed(f"the gateway at {self.url} does not answer", "is it still running?") from failure
-        finally:
-            connection.close()
-        if response.status != 200:
-            error = answer.get("error") if isinstance(answer, dict) else None
-            raise CommandFailed(str(error["message"]) if error else f"status {response.status} from {self.url}")
-        return answer
+    def _ask(self, method: str, path: str, csrf: str = "") -> dict[str, Any]:
+        answer = ask(self.url, f"/caretway/v1/{path}", self._key, method=method, csrf=csrf)
+        if answer.status not in (0, 200):
+            raise CommandFailed(answer.error)
+        if not isinstance(answer.body, dict):
+            raise CommandFailed(f"the gateway at {self.url} does not answer", "is it still running?")
+        return answer.body
 
 
 def find_gateway(settings: Settings) -> WatchedGateway:
     from ..config.secrets import gateway_keys
     from .client_gateway import usual_url
-    from .running import answering_gateways, gateway_there
 
     behind_tls = ""
     for note in answering_gateways(settings.data_dir):

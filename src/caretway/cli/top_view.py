@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .quota import dollars
+from .figures import bar, compact, dollars
 from .terminal import GAP, Style, chart, cut, printable
-from .usage_view import compact
 
 SORTS: Final = ("since", "state", "model", "client", "tokens")
 _HEADS: Final = ("STATE", "MODEL", "CLIENT", "SESSION", "SINCE", "TOKENS", "WAITING FOR")
 _RIGHT: Final = frozenset({4, 5})
 KINDS: Final = ("input", "cache_read", "cache_write", "output")
 _FEWEST: Final = (8, 12, 8, 9, 5, 6, 8)
-"""The minimum width of each column; names are shortened first."""
+"""The minimum width of each column, so that columns stay where they are; names are shortened first."""
 _BAR: Final = 10
 _AROUND: Final = 7
 """Lines other than turns: three on top, an empty one, the table's head, error and keys."""
@@ -134,16 +133,13 @@ def _account(now: dict[str, Any]) -> str:
         return f"Not signed in: caretway login. {printable(now['detail'])}"
     if not account or not account["known"]:
         return f"Quota: not known. {printable(account['reason'] or '')}" if account else "Quota: not asked yet."
-    pools = [f"{pool['name']} {_bar(pool['percent_used'])}" for pool in account["pools"]]
+    pools = [f"{pool['name']} {_used(pool['percent_used'])}" for pool in account["pools"]]
     days = account["period"]["days_left"]
     return GAP.join([*pools, *([f"resets in {days} days"] if days is not None else [])])
 
 
-def _bar(percent: float | None) -> str:
-    if percent is None:
-        return "?"
-    full = round(min(100.0, percent) / 100 * _BAR)
-    return f"[{'#' * full}{'.' * (_BAR - full)}] {percent:.0f} %"
+def _used(percent: float | None) -> str:
+    return "?" if percent is None else f"{bar(percent / 100, _BAR)} {percent:.0f} %"
 
 
 def _table(turns: Sequence[dict[str, Any]], state: TopState, style: Style, width: int, at: float) -> list[str]:

@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import reduce
@@ -72,13 +72,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--csv", action="store_true", help="Print the groups as CSV.")
     parser.add_argument("--no-quota", action="store_true", help="Do not ask Cursor what is left.")
     parser.add_argument("--forget", action="store_true", help="Delete all rows of the ledger.")
-    add_setting_flags(parser, (*REACHING_CURSOR, *_ledger_settings()))
-
-
-def _ledger_settings() -> tuple[Any, ...]:
-    from ..config import SETTINGS
-
-    return tuple(setting for setting in SETTINGS if setting.name == "prices")
+    add_setting_flags(parser, (*REACHING_CURSOR, "prices"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -89,11 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
         return _forget(path)
     since, title = span_of(arguments.period, arguments.since, datetime.now())
     prices = price_list(settings)
+    from ..usage.queries import LedgerQueries, Span, event_cost
+    from ..usage.writing import reading_ledger
+
     asks = not (arguments.csv or arguments.no_quota)
     quota, events = run_loop(_quota(settings, since)) if asks else (None, None)
-    with _readable(path), closing(_open(path)) as db:
-        from ..usage.queries import LedgerQueries, Span, event_cost
-
+    with _readable(path), reading_ledger(settings.data_dir) as db:
         span = Span(since, time.time() + 1)
         listed = event_cost(db, span, events) if events is not None else None
         report = UsageReport(LedgerQueries(db, prices.find), span, arguments.by, prices, quota, listed)
@@ -122,14 +117,6 @@ def price_list(settings: Settings) -> PriceList:
         return PriceList(read_prices(settings.prices or {}))
     except ValueError as wrong:
         raise ConfigError("prices", settings.origin("prices"), str(wrong)) from wrong
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    """Opens the ledger for reading, or an empty one in memory if nothing was written yet."""
-    from ..storage.database import open_or_memory, read_database
-    from ..usage.writing import LEDGER
-
-    return read_database(path, LEDGER) or open_or_memory(None, LEDGER)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typing import Final
 
 from ..usage.prices import AS_OF, SOURCE, STALE_DAYS
 from ..usage.queries import By, EventCost, Replayed, Totals
-from .quota import dollars
-from .terminal import GAP, Style, chart, figure_row, folded, printable
+from .figures import bar, compact, dollars
+from .terminal import Style, chart, columns, folded, printable
 
 BAR: Final = 8
 LEAST_NAME: Final = 10
@@ -23,7 +23,6 @@ NAMELESS: Final[dict[By, str]] = {
     "conversation": "(none)",
     "kind": "(not known)",
 }
-_UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 _HEADS: Final = ("resp", "runs", "unreported", "fresh", "written", "cached", "output", "cost")
 
 
@@ -34,38 +33,26 @@ class PriceFacts:
     """The number of prices set by the user."""
 
 
-def compact(count: int) -> str:
-    """`950`, `1.2k`, `34k`, `5.6M`."""
-    for size, unit in _UNITS:
-        if count >= size * 0.9995:
-            value = count / size
-            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
-    return str(count)
-
-
 def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: int, *, bars: bool) -> list[str]:
     """The groups and their sum. A column that is empty in every row is left out."""
     named = [(row.group or NAMELESS.get(by, "all"), row) for row in rows if row.responses or row.runs]
     if by == "all":
         named = [("all", total)]
-    cells = [_cells(row) for _, row in named] + [_cells(total)]
-    used = [index for index in range(len(_HEADS)) if any(line[index] for line in cells)]
-    widths = {index: max(len(_HEADS[index]), *(len(line[index]) for line in cells)) for index in used}
-    figures = sum(widths.values()) + len(GAP) * len(used)
-    longest = max(len(by), 5, *(len(name) for name, _ in named))
-    drawn = bars and len(named) > 1 and width - figures - len(GAP) - BAR >= min(longest, WHOLE_NAME)
-    room = max(LEAST_NAME, width - figures - (len(GAP) + BAR if drawn else 0))
-    column = min(longest, room)
     largest = max([row.tokens for _, row in named], default=0)
-
-    def line(name: str, figures: Sequence[str], share: float = 0.0) -> str:
-        text = figure_row([name, *(figures[index] for index in used)], [column, *widths.values()])
-        return text + (GAP + "#" * max(1, round(share * BAR)) if drawn and share else "")
-
-    head = line("" if by == "all" else by, _HEADS)
-    body = [line(name, _cells(row), row.tokens / largest if largest else 0.0) for name, row in named]
-    end = [style.bold(line("total", _cells(total)))] if len(named) > 1 else []
-    return [style.dim(head.rstrip()), *(text.rstrip() for text in body), *(text.rstrip() for text in end)]
+    shares = [bar(row.tokens / largest, BAR).rstrip("-") if largest else "" for _, row in named]
+    several = len(named) > 1
+    cells = [(name, *_cells(row)) for name, row in named] + ([("total", *_cells(total))] if several else [])
+    header = ("" if by == "all" else by, *_HEADS)
+    figures = range(1, len(header))
+    if bars and several:
+        drawn = [(*row, share) for row, share in zip(cells, [*shares, ""], strict=True)]
+        lines = columns((*header, ""), drawn, Style(), right=figures, width=width, shortened={0: WHOLE_NAME})
+        bars = max(map(len, lines)) <= width
+    if not (bars and several):
+        lines = columns(header, cells, Style(), right=figures, width=width, shortened={0: LEAST_NAME})
+    head, *body = lines
+    last = [style.bold(body.pop())] if several else []
+    return [style.dim(head), *body, *last]
 
 
 def _cells(row: Totals) -> tuple[str, ...]:

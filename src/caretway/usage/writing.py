@@ -3,19 +3,19 @@ Names chosen by clients are bounded and safe on a terminal.
 """
 
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from ..core.events import RunUsage, Tokens, Usage
 from ..core.records import RefusedRequest, RunRecord, TurnRecord
-from ..storage.database import DatabaseKind, open_database, transaction
+from ..storage.database import DatabaseKind, open_database, open_or_memory, read_database, transaction
 
 # ---- ledger file
 
-# The ledger's SQLite file: tables, migrations, and deletion of all rows.
+# The ledger's SQLite file: tables, migrations, reading, and deletion of all rows.
 
 FILE_NAME: Final = "ledger.sqlite"
 
@@ -50,6 +50,13 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
 )
 LEDGER: Final = DatabaseKind("usage records", MIGRATIONS, cache_kib=8192)
+
+
+@contextmanager
+def reading_ledger(data_dir: Path) -> Iterator[sqlite3.Connection]:
+    """The ledger, opened for reading; an empty one if nothing was written yet. Raises sqlite3.Error."""
+    with closing(read_database(data_dir / FILE_NAME, LEDGER) or open_or_memory(None, LEDGER)) as connection:
+        yield connection
 
 
 def forget(path: Path) -> tuple[int, int]:

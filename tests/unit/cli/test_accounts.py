@@ -15,7 +15,7 @@ from caretway.cli.process import CommandFailed
 from caretway.cli.status import AccountFacts, account_facts, not_renewed
 from caretway.cli.terminal import Style
 from caretway.config import Settings, cursor_sign_in_files, has_desktop
-from caretway.dashboard.local_checks import Finding, check_data_dir
+from caretway.dashboard.health import Finding, check_data_dir
 from caretway.upstream import sign_ins
 from unit.accounts.token_endpoint import jwt
 

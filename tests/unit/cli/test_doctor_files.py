@@ -8,7 +8,7 @@ import pytest
 from caretway.cli.doctor import check_agent_files
 from caretway.config import Settings
 from caretway.config.places import cursor_agent_files
-from caretway.dashboard.local_checks import check_ledger
+from caretway.dashboard.health import check_ledger
 from unit.usage.ledger.told import kept, response
 
 PLACES = [

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from caretway.cli.doctor import Api, check_clients, mistake_in, right
+from caretway.cli.doctor import Api, check_clients, check_history, judged, mistake_in, right
 from caretway.cli.running import RunningGateway
-from caretway.cli.status import check_history, judged
 from caretway.core.records import TurnRecord
 from caretway.usage.ledger import Ledger
 from caretway.usage.writing import FILE_NAME

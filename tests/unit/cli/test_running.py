@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import asdict, replace
 
+from caretway.cli.doctor import check_gateways
 from caretway.cli.running import FOLDER, RunningGateway, _noted, dialled, noted_gateways
-from caretway.cli.status import check_gateways
 
 NOTE = RunningGateway("http://127.0.0.1:8080", os.getpid(), "1.0", "agent", False, "cw-a", 100.0)
 

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from caretway.cli import usage
+from caretway.cli.figures import bar, compact, dollars
 from caretway.cli.main import main
 from caretway.cli.process import CommandFailed
-from caretway.cli.quota import bar, dollars, quota_lines, quota_title
+from caretway.cli.quota import quota_lines, quota_title
 from caretway.cli.status import Report as StatusReport
 from caretway.cli.status import as_lines
 from caretway.cli.terminal import ASCII_LEVELS, Style
-from caretway.cli.usage_view import PriceFacts, compact, cost_lines, table
+from caretway.cli.usage_view import PriceFacts, cost_lines, table
 from caretway.core.account_usage import (
     AccountUsage,
     OnDemand,

@@ -11,7 +11,7 @@ import pytest
 
 from caretway.config import ConfigError
 from caretway.config.data_dir import Verdict, close_data_dir, judge, look
-from caretway.dashboard.local_checks import check_data_dir
+from caretway.dashboard.health import check_data_dir
 
 DIRECTORY = stat.S_IFDIR
 VERDICTS = [
