@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from caretway.cli.clients.documents import claude_variables
+from caretway.cli.clients.table import claude_variables
 from caretway.cli.clients.values import OfferedModel, Target
 from caretway.cli.models import models_for_clients
 from caretway.core.errors import ErrorKind, GatewayError

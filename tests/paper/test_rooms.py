@@ -157,7 +157,7 @@ RULINGS: Final = [
     ("caretway.config.settings", "from .row import Setting", True),
     ("caretway.config.settings", "from ..backends import agent", False),
     ("caretway.accounts.store", "from ..config import data_directory", False),
-    ("caretway.cli.clients.table", "from . import launching", True),
+    ("caretway.cli.clients.table", "from . import jsonc", True),
     ("caretway.cli.clients.table", "from ...config import Settings", False),
     ("caretway_sim.cursor_agent.acp", "from .. import text_model", True),
     ("caretway_sim.cursor_agent.acp", "from caretway.backends.cli import program", False),

@@ -98,6 +98,11 @@ class Surroundings(Struct, frozen=True):
         named = Path(self.environment.get("XDG_CONFIG_HOME", ""))
         return named if named.is_absolute() else self.home / ".config"
 
+    def folder(self, variable: str, below_home: str) -> Path:
+        """The directory that the variable names, else one in the home directory."""
+        named = self.environment.get(variable)
+        return Path(named) if named else self.home / below_home
+
     def first(self, candidates: Sequence[Path]) -> Path:
         """The first existing path, else the last: clients that read several names write the last one."""
         return next((path for path in candidates if self.exists(path)), candidates[-1])

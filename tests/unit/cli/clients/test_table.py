@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 
 from caretway.cli.clients.edits import KINDS, applied
-from caretway.cli.clients.launching import codex
-from caretway.cli.clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram
+from caretway.cli.clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram, launch_codex
 from caretway.cli.clients.values import FILES, KEY_VARIABLE, OfferedModel, Surroundings, Target, with_automatic_window
 
 DOCS = Path(__file__).parents[4] / "docs" / "clients"
@@ -160,7 +159,7 @@ def test_cline_leaves_no_daemon_behind() -> None:
 
 
 def test_codex_reads_its_flags_as_toml() -> None:
-    words = [word for word in codex(OPEN).arguments if word != "-c"]
+    words = [word for word in launch_codex(OPEN).arguments if word != "-c"]
     read = tomllib.loads("\n".join(words))
     assert read["model_context_window"] == 200_000
     assert read["model_providers"]["caretway"]["supports_websockets"] is True
