@@ -26,28 +26,16 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_LIFE_S: Final = 30 * 60.0
 """The renewal age of a token without an expiry."""
-
-
 EARLY_S: Final = 5 * 60.0
 """The minimum time between renewal and expiry; a short-lived token is renewed at half its lifetime."""
-
-
 EARLY_SHARE: Final = 12
 """A long-lived token is renewed this fraction of its lifetime before expiry: two hours for a day. After a failure the
 old token still works while the owner is warned."""
-
-
 EARLIEST_S: Final = 86400.0
-
-
 FAR_AWAY_S: Final = 1e12
 """No real expiry is further from 1970, in seconds."""
-
-
 LAST_DATE_S: Final = 253_402_300_799.0
 """The end of the year 9999, the last date of `datetime`."""
-
-
 CLOCK_SLACK_S: Final = 60.0
 """A token received more than this in the future was received before the clock was set back."""
 
@@ -97,10 +85,6 @@ def term(token: str, received_at: float) -> Term:
         return Term(received_at, received_at + UNKNOWN_LIFE_S, inf)
     early = min(max(EARLY_S, life / EARLY_SHARE), EARLIEST_S)
     return Term(received_at, received_at + max(life - early, life / 2), received_at + life)
-
-
-def due(token: str, received_at: float, now: float) -> bool:
-    return term(token, received_at).due(now)
 
 
 def utc_text(moment: float) -> str:

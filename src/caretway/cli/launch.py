@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.client is None:
         if arguments.rest:
             raise CommandFailed("which client?", f"one of: {', '.join(BY_NAME)}", exit_code=2)
-        from .setup_journal import Journal
+        from .setup import Journal
 
         set_up, seen = Journal(settings.data_dir).clients(), seen_lately(settings.data_dir)
         say(overview(surroundings(), set_up, seen, style, terminal_width()))

@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from errno import EADDRINUSE
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ from .terminal import Style, fitted, pairs, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..core.turn import Backend
+    from ..gateway import Gateway
 
 NAME: Final = "serve"
 SUMMARY: Final = "run the gateway"
@@ -104,31 +105,6 @@ _AGAIN: Final = -1
 """Returned in place of an exit code to start again."""
 
 
-class Running(Protocol):
-    """Counts the turns of all accounts."""
-
-    @property
-    def live(self) -> int: ...
-
-    @property
-    def parked(self) -> int:
-        """Turns that wait for tool results; shutdown does not wait for them."""
-        ...
-
-
-class Served(Protocol):
-    """The part of the gateway that this command uses."""
-
-    @property
-    def base_url(self) -> str: ...
-
-    @property
-    def backend(self) -> Backend: ...
-
-    @property
-    def tenants(self) -> Running: ...
-
-
 def add_flags(parser: argparse.ArgumentParser) -> None:
     add_setting_flags(parser, shown=MAIN_FLAGS)
 
@@ -171,7 +147,7 @@ async def _stop_or_restart(again: Haste) -> signal.Signals:
 
 async def serve(
     settings: Settings,
-    gateway: Callable[[Settings], AbstractAsyncContextManager[Served]],
+    gateway: Callable[[Settings], AbstractAsyncContextManager[Gateway]],
     style: Style,
     stopped: Callable[[Haste], Awaitable[signal.Signals]] = _stop_or_restart,
 ) -> int:
@@ -221,7 +197,7 @@ def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> st
     return f"stopping{f': {have} up to {grace:g} s to end' if answers else ''}; {again} to stop now"
 
 
-async def _say_rest(settings: Settings, served: Served, style: Style) -> None:
+async def _say_rest(settings: Settings, served: Gateway, style: Style) -> None:
     account = (
         SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(settings, served.backend)
     )

@@ -186,7 +186,7 @@ def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
 
 def left_behind(settings: Settings) -> list[str]:
     """The remaining processes and files, with the commands that remove them."""
-    from .setup_journal import Journal
+    from .setup import Journal
 
     rows = [("gateway", f"{one.url} runs: kill {one.pid}") for one in noted_gateways(settings.data_dir)]
     if settings.data_dir.is_dir():

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
+import msgspec
+from msgspec import Struct, field, structs
 
 from ..config import Settings, process_home
+from ..storage.private_file import write_file
 from .clients.edits import EditRefused, applied, undone
 from .clients.table import BY_NAME, ClientProgram
 from .clients.values import FilePlan, Target
@@ -25,15 +29,6 @@ from .launch import client_named, surroundings, unlisted
 from .process import CommandFailed, confirmed, remark, say, shown_width, tell
 from .process import run as run_loop
 from .running import NOT_RUNNING, START_ONE
-from .setup_journal import (
-    FileRecord,
-    Journal,
-    SetupRecord,
-    make_folders,
-    read_text,
-    remove_folders,
-    write_text,
-)
 from .terminal import Style, columns, folded, style_for
 
 if TYPE_CHECKING:
@@ -140,7 +135,7 @@ def _set_up(
     paths = [change.path for change in changes]
     made = [make_folders(path) for path in paths]
     made = [folders or _made_before(old, record.plan.path) for folders, record in zip(made, records, strict=True)]
-    files = tuple(replace(record, made=folders) for record, folders in zip(records, made, strict=True))
+    files = tuple(structs.replace(record, made=folders) for record, folders in zip(records, made, strict=True))
     elsewhere = [record for record in (old.files if old else ()) if record.plan.path not in paths]
     journal.keep(SetupRecord(client.name, (*files, *elsewhere)))  # first: an incomplete change can be undone
     try:
@@ -302,3 +297,104 @@ def listed(journal: Journal, style: Style) -> list[str]:
     if not rows:
         return ["Nothing has been set up. The clients: caretway launch"]
     return columns(("client", "when", "file"), rows, style)
+
+
+# ---- the journal
+
+# What `setup` has changed, with the original texts: one file for each client in the data directory. Also reads and
+# writes clients' files: atomically, following links, keeping mode and line ends.
+
+FOLDER: Final = "setup"
+_MAX_FILE: Final = 10_000_000
+"""The maximum size of a configuration."""
+
+
+class FileRecord(Struct, frozen=True):
+    plan: FilePlan
+    before: str | None
+    """The original text; None if there was no file."""
+    after: str
+    made: tuple[str, ...] = ()
+    """Directories that were created for the file."""
+
+
+class SetupRecord(Struct, frozen=True):
+    client: str
+    files: tuple[FileRecord, ...]
+    when: float = field(default_factory=time.time)
+
+
+class Journal:
+    def __init__(self, data_dir: Path) -> None:
+        self._folder = data_dir / FOLDER
+
+    def clients(self) -> tuple[str, ...]:
+        return tuple(sorted(file.stem for file in self._folder.glob("*.json")))
+
+    def read(self, client: str) -> SetupRecord | None:
+        text = read_text(self._folder / f"{client}.json")
+        if text is None:
+            return None
+        try:
+            return msgspec.json.decode(text, type=SetupRecord, dec_hook=lambda kind, value: kind(value))
+        except (msgspec.DecodeError, RecursionError) as problem:
+            raise CommandFailed(f"{self._folder / client}.json cannot be read: {problem}") from problem
+
+    def keep(self, record: SetupRecord) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        body = msgspec.json.encode(record, enc_hook=str).decode()
+        write_text(self._folder / f"{record.client}.json", body, 0o600)
+
+    def put_back(self, client: str, record: SetupRecord | None) -> None:
+        """Restores the earlier record; None deletes the client's record."""
+        if record is None:
+            self.forget(client)
+        else:
+            self.keep(record)
+
+    def forget(self, client: str) -> None:
+        (self._folder / f"{client}.json").unlink(missing_ok=True)
+
+
+def read_text(path: Path) -> str | None:
+    """Reads a file with its line ends; None if there is none."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise CommandFailed(f"{path} is not a regular file, so it is left alone")
+    try:
+        with path.open("rb") as opened:
+            data = opened.read(_MAX_FILE + 1)
+        if len(data) > _MAX_FILE:
+            raise CommandFailed(f"{path} is larger than any configuration")
+        return data.decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        raise CommandFailed(f"{path} is not UTF-8 text, so it is left alone") from None
+    except OSError as failure:
+        raise CommandFailed(f"{path} cannot be read: {failure.strerror}") from failure
+
+
+def write_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Writes the whole file or nothing. A link stays a link, and an existing file keeps its mode."""
+    try:
+        path.resolve().parent.stat()  # does not create the directory that a link leads to
+        write_file(path, text, mode=mode, keep=True)
+    except OSError as failure:
+        raise CommandFailed(f"{path} cannot be written: {failure.strerror}") from failure
+
+
+def make_folders(path: Path) -> tuple[str, ...]:
+    """Creates the directories above a file; returns the created ones, innermost first."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        raise CommandFailed(f"{path.parent} cannot be made: {failure.strerror}") from failure
+    return tuple(map(str, missing))
+
+
+def remove_folders(folders: Sequence[str]) -> None:
+    """Removes the directories that are empty."""
+    for folder in folders:
+        with suppress(OSError):
+            os.rmdir(folder)

@@ -8,7 +8,8 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +25,7 @@ from .terminal import Style, pairs, style_for
 
 if TYPE_CHECKING:
     from ..accounts.account import Account
+    from ..dashboard.health import Finding
 
 NAME: Final = "status"
 SUMMARY: Final = "show the backend, who is signed in and until when"
@@ -48,25 +50,32 @@ examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    backend: str
-    standing: str
-    signed_in: bool | None
-    detail: str
-    url: str | None
-    """The API's address, for backends that connect to it themselves."""
+class AccountFacts:
+    """Unset for backends with their own sign-in."""
+
     account: str | None = None
-    """The signed-in account, if known. Like the next two fields, unset for backends with their own sign-in."""
+    """The signed-in account, if known."""
     credential: str | None = None
     """The kind and source of the credentials."""
     expires: str | None = None
     """When the access token expires, in UTC. None if unknown, as for an API key."""
     renewal: str | None = None
     """Why the token is not renewed before it expires, and what to type. None if it is renewed."""
+    over: bool = False
+    """The sign-in is not renewed, and its token has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    backend: str
+    standing: str
+    signed_in: bool | None
+    detail: str
+    url: str | None = None
+    """The API's address, for backends that connect to it themselves."""
+    facts: AccountFacts = AccountFacts()
     passthrough: bool = False
     """Every client sends its own Cursor API key."""
-    gateways: list[dict[str, Any]] = field(default_factory=list)
-    """The running gateways with the findings of `doctor`."""
     quota: dict[str, Any] | None = None
     """The quota in the format of `/caretway/v1/account`; None if not signed in."""
 
@@ -94,9 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     report = run_loop(_ask(settings))
     running = check_gateways(settings.data_dir, report.backend)
-    report = replace(report, gateways=[structs.asdict(one) for one in running])
     if arguments.json:
-        say([json.dumps(asdict(report), indent=2)])
+        say([json.dumps(as_json(report, running), indent=2)])
     else:
         say(as_lines(report, style_for(sys.stdout), shown_width(sys.stdout)))
         remark(f"gateway: {one.detail}. {one.hint}" for one in running if not one.ok)
@@ -112,29 +120,19 @@ async def _ask(settings: Settings) -> Report:
     async with open_backend(settings) as backend:
         status = await backend.status()
         quota = await ask_quota(backend) if status.signed_in else None
-        report = Report(backend.name, backend.standing, status.signed_in, status.detail, None, quota=quota)
-        if backend.name not in WITH_OUR_CREDENTIALS:
-            return report
-        facts = account_facts(settings, backend.name)
-        return replace(
-            report,
-            url=hosts(settings).api if backend.name == "agent" else None,
-            account=facts.account,
-            credential=facts.credential,
-            expires=facts.expires,
-            renewal=facts.renewal,
-        )
+        known = backend.name in WITH_OUR_CREDENTIALS
+        facts = account_facts(settings, backend.name) if known else AccountFacts()
+        url = hosts(settings).api if backend.name == "agent" else None
+        return Report(backend.name, backend.standing, status.signed_in, status.detail, url, facts, quota=quota)
 
 
-@dataclass(frozen=True, slots=True)
-class AccountFacts:
-    account: str | None
-    credential: str | None
-    expires: str | None
-    renewal: str | None = None
-    """Why the sign-in is not renewed, and what to type."""
-    over: bool = False
-    """The sign-in is not renewed, and its token has expired."""
+def as_json(report: Report, gateways: Sequence[Finding]) -> dict[str, Any]:
+    """`gateways`: the running ones with the findings of `doctor`."""
+    facts = asdict(report.facts)
+    del facts["over"]
+    plain = asdict(report) | facts
+    del plain["facts"]
+    return plain | {"gateways": [structs.asdict(one) for one in gateways]}
 
 
 def account_facts(settings: Settings, backend: str = "agent") -> AccountFacts:
@@ -185,12 +183,13 @@ def as_lines(report: Report, style: Style, screen: int = 0) -> list[str]:
     ]
     if report.detail:
         rows.append(("detail", report.detail))
-    until = report.expires or (NO_EXPIRY if report.credential else None)
+    facts = report.facts
+    until = facts.expires or (NO_EXPIRY if facts.credential else None)
     more = (
-        ("account", report.account),
-        ("with", report.credential),
+        ("account", facts.account),
+        ("with", facts.credential),
         ("until", until),
-        ("renewal", report.renewal),
+        ("renewal", facts.renewal),
         ("url", report.url),
     )
     rows += [(label, value) for label, value in more if value]

@@ -20,7 +20,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ..config import ConfigError, Settings
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
@@ -192,22 +192,13 @@ def _since(text: str, now: datetime) -> tuple[float, str]:
     return day.timestamp(), f"since {text.strip()}"
 
 
-class UsageReport:
-    def __init__(
-        self,
-        book: LedgerQueries,
-        span: Span,
-        by: Any,
-        prices: PriceList,
-        quota: dict[str, Any] | None,
-        listed: EventCost | None = None,
-    ) -> None:
-        self._book = book
-        self._span = span
-        self._by = by
-        self._prices = prices
-        self._quota = quota
-        self._listed = listed
+class UsageReport(Struct, frozen=True):
+    book: LedgerQueries
+    span: Span
+    by: Any
+    prices: PriceList
+    quota: dict[str, Any] | None
+    listed: EventCost | None = None
 
     def as_lines(self, title: str, style: Style, width: int, levels: str) -> list[str]:
         """`levels`: the chart characters; empty for no charts."""
@@ -217,29 +208,27 @@ class UsageReport:
         from .quota import quota_lines, quota_title
 
         lines: list[str] = []
-        if self._quota is not None:
-            lines += [style.bold(quota_title(self._quota)), *quota_lines(self._quota, style), ""]
-        lines.append(style.bold(f"Usage: {title}, by {self._by}"))
-        rows = list(self._book.totals(self._span, self._by, SHOWN_ROWS + 1))
+        if self.quota is not None:
+            lines += [style.bold(quota_title(self.quota)), *quota_lines(self.quota, style), ""]
+        lines.append(style.bold(f"Usage: {title}, by {self.by}"))
+        rows = list(self.book.totals(self.span, self.by, SHOWN_ROWS + 1))
         if not rows:
             return [*lines, "  nothing was used"]
         total = reduce(Totals.plus, rows, Totals())
         if len(rows) > SHOWN_ROWS:
-            (total,) = self._book.totals(self._span, "all")
-        lines += view.table(rows[:SHOWN_ROWS], total, self._by, style, width, bars=bool(levels))
+            (total,) = self.book.totals(self.span, "all")
+        lines += view.table(rows[:SHOWN_ROWS], total, self.by, style, width, bars=bool(levels))
         if len(rows) > SHOWN_ROWS:
             lines.append(style.dim(f"the {SHOWN_ROWS} largest; --json and --csv have all"))
         if levels:
             lines += self._over_time(style, width, levels)
-        facts = view.PriceFacts(age_days(time.time()), len(self._prices.own))
-        unpriced = self._book.unpriced(self._span, NAMED_UNPRICED) if total.unpriced else []
-        cost = view.cost_lines(total, facts, unpriced) + (
-            view.event_lines(self._listed) if self._listed is not None else []
-        )
+        unpriced = self.book.unpriced(self.span, NAMED_UNPRICED) if total.unpriced else []
+        cost = view.cost_lines(total, age_days(time.time()), unpriced, own=bool(self.prices.own))
+        cost += view.event_lines(self.listed) if self.listed is not None else []
         lines += view.paragraph("Cost", cost, style, width)
         lines += view.paragraph("Errors", view.failure_lines(total), style, width)
         lines += view.paragraph("Saved by sessions", list(filter(None, [view.saved_line(total)])), style, width)
-        if replays := self._book.replays(self._span):
+        if replays := self.book.replays(self.span):
             lines += ["", style.bold("Why the history was sent again"), *view.replay_lines(replays, style)]
         return lines
 
@@ -247,9 +236,9 @@ class UsageReport:
         from ..usage.queries import Totals, slots
         from . import usage_view as view
 
-        by: By = "hour" if self._span.until - self._span.since <= HOURS_UP_TO_S else "day"
-        found = {row.group: row for row in self._book.totals(self._span, by)}
-        names = slots(self._span, by, MAX_SLOTS) or list(found)[-MAX_SLOTS:]
+        by: By = "hour" if self.span.until - self.span.since <= HOURS_UP_TO_S else "day"
+        found = {row.group: row for row in self.book.totals(self.span, by)}
+        names = slots(self.span, by, MAX_SLOTS) or list(found)[-MAX_SLOTS:]
         return view.over_time([found.get(name, Totals(name)) for name in names], by, style, width, levels)
 
     def as_json(self) -> Iterator[str]:
@@ -258,27 +247,27 @@ class UsageReport:
         from ..usage.queries import Totals, figures
 
         head = {
-            "since": self._span.since,
-            "until": self._span.until,
-            "by": self._by,
-            "quota": self._quota,
-            "events": None if self._listed is None else asdict(self._listed),
+            "since": self.span.since,
+            "until": self.span.until,
+            "by": self.by,
+            "quota": self.quota,
+            "events": None if self.listed is None else asdict(self.listed),
             "prices": {
                 "source": SOURCE,
                 "as_of": AS_OF.isoformat(),
                 "age_days": age_days(time.time()),
-                "own": sorted(self._prices.own),
+                "own": sorted(self.prices.own),
             },
-            "replays": [structs.asdict(one) for one in self._book.replays(self._span)],
+            "replays": [structs.asdict(one) for one in self.book.replays(self.span)],
         }
         yield json.dumps(head, indent=2)[:-2] + ',\n  "rows": ['
         separator, total = "\n    ", Totals()
-        for row in self._book.totals(self._span, self._by):
-            yield separator + json.dumps({self._by: row.group, **figures(row)}, ensure_ascii=False)
+        for row in self.book.totals(self.span, self.by):
+            yield separator + json.dumps({self.by: row.group, **figures(row)}, ensure_ascii=False)
             separator, total = ",\n    ", total.plus(row)
         yield f'\n  ],\n  "total": {json.dumps(figures(total))}\n}}\n'
 
     def as_csv(self) -> Iterator[str]:
         from ..usage.queries import as_csv
 
-        return as_csv(self._by, self._book.totals(self._span, self._by))
+        return as_csv(self.by, self.book.totals(self.span, self.by))

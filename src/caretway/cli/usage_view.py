@@ -3,7 +3,6 @@ sessions, reasons of replays. Fits 80 columns, or the terminal's width.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ..usage.prices import AS_OF, SOURCE, STALE_DAYS
@@ -24,13 +23,6 @@ NAMELESS: Final[dict[By, str]] = {
     "kind": "(not known)",
 }
 _HEADS: Final = ("resp", "runs", "unreported", "fresh", "written", "cached", "output", "cost")
-
-
-@dataclass(frozen=True, slots=True)
-class PriceFacts:
-    age_days: int
-    own: int = 0
-    """The number of prices set by the user."""
 
 
 def table(rows: Sequence[Totals], total: Totals, by: By, style: Style, width: int, *, bars: bool) -> list[str]:
@@ -108,18 +100,18 @@ def _many(count: int, noun: str) -> str:
     return f"{compact(count)} {noun}{'' if count == 1 else 's'}"
 
 
-def cost_lines(total: Totals, facts: PriceFacts, unpriced: Sequence[str] = ()) -> list[str]:
-    """The sources of the cost, and what it does not include."""
+def cost_lines(total: Totals, age_days: int, unpriced: Sequence[str] = (), *, own: bool = False) -> list[str]:
+    """The sources of the cost, and what it does not include. `age_days`: of the prices. `own`: some are the user's."""
     lines: list[str] = []
     if total.told_cents is not None:
         lines.append(f"{dollars(total.told_cents)} as Cursor reported it; its own events may lag ten minutes.")
     if total.listed_cents is not None:
-        own = " and your own" if facts.own else ""
         lines.append(
-            f"{dollars(total.listed_cents)} by the prices of {SOURCE} of {AS_OF} ({facts.age_days} days old){own}, "
+            f"{dollars(total.listed_cents)} by the prices of {SOURCE} of {AS_OF} ({age_days} days old)"
+            f"{' and your own' if own else ''}, "
             "where Cursor reported no cost (`sdk` never does); what the plan includes is not charged."
         )
-        if facts.age_days > STALE_DAYS:
+        if age_days > STALE_DAYS:
             lines.append("These prices are old: set your own as [prices.MODEL], or update.")
     if total.unpriced:
         tables = " ".join(map(printable, unpriced)) or "[prices.MODEL]"

@@ -580,10 +580,6 @@ CHEAPEST: Final = {
 NEEDS_TEXT: Final = "no run is answered, so nothing more was asked"
 
 
-def tried_on(backend: str) -> tuple[Case, ...]:
-    return tuple(case for case in CASES if backend in case.backends)
-
-
 def cost(cases: Sequence[Case]) -> int:
     """The maximum number of runs of these cases. A question costs its runs even for a single selected case."""
     asked = {case.question for case in cases}

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from caretway.accounts.account import DEAD_S, EARLY_S, UNKNOWN_LIFE_S, Account, due, issued_at, subject, term, utc_text
+from caretway.accounts.account import DEAD_S, EARLY_S, UNKNOWN_LIFE_S, Account, issued_at, subject, term, utc_text
 from caretway.accounts.login import EXCHANGE, WAYS
 from caretway.accounts.tokens import RETRY_S, FixedToken, NoToken, OwnAccount, RenewedToken, exchanged_key
 from caretway.core.errors import ErrorKind, GatewayError
@@ -60,9 +60,9 @@ def test_odd_tokens_have_no_known_end(token: str) -> None:
 
 def test_a_clock_that_was_set_back_makes_a_token_due() -> None:
     token = jwt(iat=0, exp=3600)
-    assert not due(token, 5000.0, 4950.0)
-    assert due(token, 5000.0, 4000.0)
-    assert due(token, 5000.0, 8400.0)
+    assert not term(token, 5000.0).due(4950.0)
+    assert term(token, 5000.0).due(4000.0)
+    assert term(token, 5000.0).due(8400.0)
 
 
 def test_whom_a_token_names() -> None:

@@ -14,7 +14,7 @@ from caretway.cli import main as entry
 from caretway.cli.flags import given
 from caretway.cli.models import as_json, as_table
 from caretway.cli.simulate import ready
-from caretway.cli.status import Report, as_lines
+from caretway.cli.status import AccountFacts, Report, as_lines
 from caretway.cli.terminal import Style
 from caretway.config import SETTINGS, Settings, load
 from caretway.core.turn import ModelInfo
@@ -290,7 +290,8 @@ def test_status_lines() -> None:
 
 
 def test_status_of_an_api_key() -> None:
-    report = Report("agent", "unofficial", True, "over h2", None, credential="API key (environment CURSOR_API_KEY)")
+    facts = AccountFacts(credential="API key (environment CURSOR_API_KEY)")
+    report = Report("agent", "unofficial", True, "over h2", None, facts)
     assert as_lines(report, PLAIN)[3:] == [
         "with       API key (environment CURSOR_API_KEY)",
         "until      no expiry known",

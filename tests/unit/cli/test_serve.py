@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from threading import Event
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -97,7 +97,7 @@ class StandInGateway:
 async def test_serves_prints_and_stops(
     stopped_by: signal.Signals, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gateway = StandInGateway(StandInBackend(), stopped_by, capsys)
+    gateway: Any = StandInGateway(StandInBackend(), stopped_by, capsys)
     assert await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped) == code
     assert gateway.closed
     lines = gateway.printed.splitlines()
@@ -108,7 +108,7 @@ async def test_serves_prints_and_stops(
 
 async def test_trouble_with_cursor_does_not_stop_the_gateway(capsys: pytest.CaptureFixture[str]) -> None:
     trouble = GatewayError(ErrorKind.SIGNED_OUT, "the login has expired", hint="(run `caretway login`)")
-    gateway = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
+    gateway: Any = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
     assert await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped) == 0
     assert "  models     the login has expired (run `caretway login`)" in gateway.printed.splitlines()
 
@@ -230,7 +230,7 @@ async def test_stopping_says_what_it_waits_for(
     stopped_by: signal.Signals, turns: Turns, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A parked turn waits for a client; nobody waits for it."""
-    gateway = StandInGateway(StandInBackend(), stopped_by, capsys, turns)
+    gateway: Any = StandInGateway(StandInBackend(), stopped_by, capsys, turns)
     await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped)
     assert capsys.readouterr().err == (f"caretway: stopping: {told}\n" if told else "")
 
@@ -292,7 +292,7 @@ def test_exit_codes() -> None:
 async def test_in_passthrough_mode_nobody_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     """The backend without a key would say that not signed in; it is not asked."""
     trouble = GatewayError(ErrorKind.SIGNED_OUT, "Not signed in to Cursor.")
-    gateway = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
+    gateway: Any = StandInGateway(StandInBackend(trouble), signal.SIGTERM, capsys)
     await serve(Settings(auth_mode="passthrough"), lambda _settings: gateway, PLAIN, gateway.stopped)
     lines = gateway.printed.splitlines()
     assert "  account    every client brings its own Cursor API key; no sign-in here" in lines

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from caretway.cli.process import CommandFailed
-from caretway.cli.setup import FileChange, diff, shortened
-from caretway.cli.setup_journal import FOLDER, Journal, SetupRecord, read_text
+from caretway.cli.setup import FOLDER, FileChange, Journal, SetupRecord, diff, read_text, shortened
 from caretway.cli.terminal import Style
 
 WHOLE = "caretway setup opencode --print"

@@ -17,10 +17,10 @@ from caretway.cli.figures import bar, compact, dollars
 from caretway.cli.main import main
 from caretway.cli.process import CommandFailed
 from caretway.cli.quota import quota_lines, quota_title
+from caretway.cli.status import AccountFacts, as_lines
 from caretway.cli.status import Report as StatusReport
-from caretway.cli.status import as_lines
 from caretway.cli.terminal import ASCII_LEVELS, Style
-from caretway.cli.usage_view import PriceFacts, cost_lines, table
+from caretway.cli.usage_view import cost_lines, table
 from caretway.core.account_usage import (
     AccountUsage,
     OnDemand,
@@ -143,9 +143,7 @@ def test_status_at_80_columns() -> None:
             True,
             "over h2",
             "https://api2.cursor.sh",
-            "ada@example.com",
-            "sign-in (the keyring)",
-            "2027-01-16 10:00 UTC",
+            AccountFacts("ada@example.com", "sign-in (the keyring)", "2027-01-16 10:00 UTC"),
             quota=quota,
         )
         golden(name, as_lines(report, Style()))
@@ -294,7 +292,7 @@ def test_small_things() -> None:
         "$0.99",
         "$1,234.56",
     ]
-    old = cost_lines(Totals(listed_cents=1.0), PriceFacts(100))
+    old = cost_lines(Totals(listed_cents=1.0), 100)
     assert any("These prices are old" in line for line in old)
 
 
