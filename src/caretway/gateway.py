@@ -151,8 +151,8 @@ class Gateway:
         return open_tenant(settings, self._services, self._accounts, simulator=self.simulator)
 
     def _facts(self) -> GatewayFacts:
-        asked = self.settings.backend == "simulator"
-        return GatewayFacts(self.backend.name, self.backend.standing, self.base_url, self._started_at, asked)
+        chosen = self.settings.backend == "simulator"
+        return GatewayFacts(self.backend.name, self.backend.standing, self.base_url, self._started_at, chosen)
 
     async def _forget(self, conversation: str) -> None:
         """Deletes a conversation that another gateway of the cluster has deleted."""

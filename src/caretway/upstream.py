@@ -230,7 +230,7 @@ def build_backend(
     around: Around | None = None,
     *,
     counted: bool = False,
-    beside: Backend | None = None,
+    share_process_with: Backend | None = None,
     simulator: "Simulator | None" = None,
     share: ShareSignIn | None = None,
 ) -> Backend:
@@ -244,7 +244,7 @@ def build_backend(
         case "legacy-chat":
             backend = _legacy_chat(settings, stack, share)
         case "sdk":
-            backend = _sdk(settings, beside and _inner(beside))
+            backend = _sdk(settings, share_process_with and _inner(share_process_with))
         case "cli":
             backend = _cli(settings)
         case "simulator":
@@ -416,7 +416,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator 
     )
 
 
-def _sdk(settings: Settings, beside: Backend | None) -> Backend:
+def _sdk(settings: Settings, share_process_with: Backend | None) -> Backend:
     if (missing := sdk_missing()) is not None:
         raise missing
     from .backends.sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
@@ -450,9 +450,9 @@ def _sdk(settings: Settings, beside: Backend | None) -> Backend:
             ),
             custom_system=settings.agent_quirks.sdk_system == "custom",
         ),
-        beside if isinstance(beside, CursorSdkBackend) else None,
+        share_process_with if isinstance(share_process_with, CursorSdkBackend) else None,
     )
-    if settings.warm and beside is None:
+    if settings.warm and share_process_with is None:
         spawn(backend.warm(), "warm-sdk-bridge")
     return backend
 

@@ -42,7 +42,7 @@ class Fitted(NamedTuple):
     model: str
     parameters: tuple[tuple[str, str], ...]
     choice: ModelChoice
-    heard: bool
+    effort_met: bool
     """The requested effort has an effect."""
     then: tuple[ModelFallback, ...] = ()
 
@@ -130,11 +130,11 @@ class ModelCatalogue:
         """The request with Cursor's id for its model and the parameters of one variant."""
         if not self._table.models:
             await self.models()
-        model, parameters, choice, heard, then = self._known_fit(request.model, request.effort, request.thinking)
+        model, parameters, choice, effort_met, then = self._known_fit(request.model, request.effort, request.thinking)
         for name in request.else_models:
             other = self._known_fit(name, request.effort, request.thinking)
             then += (ModelFallback(*other[:3], asked=name), *(replace(each, asked=name) for each in other.then))
-        ignored = request.ignored if heard else (*request.ignored, "reasoning_effort")
+        ignored = request.ignored if effort_met else (*request.ignored, "reasoning_effort")
         return replace(request, model=model, parameters=parameters, choice=choice, fallbacks=then, ignored=ignored)
 
     def _known_fit(self, name: str, effort: str | None, thinking: bool | None) -> Fitted:
@@ -156,7 +156,7 @@ class ModelCatalogue:
             raise refusal
         if meant.model is None:
             choice = ModelChoice(exactly=name, why=meant.why, slug=name, listed=False)
-            return Fitted(name, (), choice, heard=effort is None)
+            return Fitted(name, (), choice, effort_met=effort is None)
         fitted = self._chosen(name, meant, effort, thinking)
         if not meant.then:
             return fitted
@@ -185,8 +185,8 @@ class ModelCatalogue:
             listed=not meant.model.flat,
             images=meant.model.images,
         )
-        heard = effort is None or "effort" not in unmet or _has_effort(meant.model)
-        return Fitted(meant.model.id, variant.parameters, choice, heard)
+        effort_met = effort is None or "effort" not in unmet or _has_effort(meant.model)
+        return Fitted(meant.model.id, variant.parameters, choice, effort_met)
 
     def _refusal(self, name: str, meant: Meaning) -> GatewayError | None:
         base = split_suffix(name)[0]

@@ -231,8 +231,8 @@ class Invitation(Struct, frozen=True):
 
     def link(self, site: str) -> str:
         """The link that the user opens in a browser on any machine. It does not contain the verifier."""
-        asked = {"challenge": self.challenge, "uuid": self.uuid, "mode": "login", "redirectTarget": "cli"}
-        return f"{site.rstrip('/')}{PAGE}?{urlencode(asked)}"
+        parameters = {"challenge": self.challenge, "uuid": self.uuid, "mode": "login", "redirectTarget": "cli"}
+        return f"{site.rstrip('/')}{PAGE}?{urlencode(parameters)}"
 
 
 def invite(random: bytes, uuid: str) -> Invitation:
@@ -264,7 +264,7 @@ class Polling:
 
     def __init__(self, invitation: Invitation) -> None:
         self._invitation = invitation
-        self._asked = 0
+        self._questions = 0
         self._failures = 0
         self._older = False
         """Whether the service knows only the older form of the request."""
@@ -275,7 +275,7 @@ class Polling:
             return LoginRequest("GET", f"{POLL}?{urlencode(parameters)}", b"")
         return LoginRequest("POST", POLL, json.dumps(parameters).encode())
 
-    def heard(self, status: int, body: bytes) -> Account | float:
+    def receive(self, status: int, body: bytes) -> Account | float:
         """Returns the account, or the pause before the next request. Raises GatewayError if polling again cannot
         help."""
         if status == 200 and (account := read_tokens(body)) is not None:
@@ -285,7 +285,7 @@ class Polling:
             if not self._older and body.strip() != _PENDING:
                 self._older = True
                 return self._next(0.0)
-            return self._next(pause(self._asked))
+            return self._next(pause(self._questions))
         if not self._older and status in OLDER:
             self._older = True
             return self._next(0.0)
@@ -302,11 +302,11 @@ class Polling:
                 f"Cursor could not be asked about the sign-in: {reason}.",
                 hint=hint,
             )
-        return self._next(pause(self._asked))
+        return self._next(pause(self._questions))
 
     def _next(self, wait: float) -> float:
-        self._asked += 1
-        if self._asked >= MAX_QUESTIONS:
+        self._questions += 1
+        if self._questions >= MAX_QUESTIONS:
             raise GatewayError(
                 ErrorKind.TIMEOUT,
                 "The sign-in was not completed within the time that Cursor allows.",
@@ -328,7 +328,7 @@ async def sign_in(
         except GatewayError as failure:
             outcome: Account | float = polling.failed(*_without_verifier(failure))
         else:
-            outcome = polling.heard(status, body)
+            outcome = polling.receive(status, body)
         if isinstance(outcome, Account):
             return replace(outcome, received_at=clock())
         await sleep(outcome)

@@ -321,29 +321,29 @@ def _spelled(name: str, table: ModelTable) -> Meaning | None:
     """Finds a model with the same words and version in another order, optionally followed by words for an effort."""
     if "@" in name or "[" in name:
         return None
-    asked = read_name(name)
-    same = table.spelled.get(replace(asked, context=""))
+    wanted = read_name(name)
+    same = table.spelled.get(replace(wanted, context=""))
     if same is not None:
         model = table.models[same]
-        wish = Wish(context=asked.context) if asked.context else NO_WISH
+        wish = Wish(context=wanted.context) if wanted.context else NO_WISH
         return Meaning(model, wish, why=f"another spelling of {same}")
-    return _rung(asked, table)
+    return _rung(wanted, table)
 
 
-def _rung(asked: Name, table: ModelTable) -> Meaning | None:
+def _rung(wanted: Name, table: ModelTable) -> Meaning | None:
     fitting = [
         (key, named)
         for key, named in table.names
-        if named.version == asked.version and named.words < asked.words and asked.words - named.words <= RUNGS
+        if named.version == wanted.version and named.words < wanted.words and wanted.words - named.words <= RUNGS
     ]
     if not fitting:
         return None
     key, named = max(fitting, key=lambda row: len(row[1].words))
     model = table.models[key]
-    wish = _rung_wish(asked.words - named.words, asked.context)
+    wish = _rung_wish(wanted.words - named.words, wanted.context)
     chosen = choose_variant(model, wish)
     met = not chosen.unmet or (chosen.unmet == ("thinking",) and model.reasoning)
-    return Meaning(model, wish, exact=met, why=f"{key} with {', '.join(sorted(asked.words - named.words))}")
+    return Meaning(model, wish, exact=met, why=f"{key} with {', '.join(sorted(wanted.words - named.words))}")
 
 
 def _rung_wish(words: frozenset[str], context: str = "") -> Wish:
@@ -366,36 +366,36 @@ def _thinking(name: str, table: ModelTable) -> Meaning | None:
 
 
 def _stand_in(name: str, table: ModelTable) -> Meaning:
-    asked = read_name(name)
-    letters = asked.words | ({"claude"} if "claude" in name.lower() else set())
+    wanted = read_name(name)
+    letters = wanted.words | ({"claude"} if "claude" in name.lower() else set())
     known = _ORDINARY.union(*(named.words for _, named in table.names)) | {"claude"}
     if letters <= known:
         for word, looked_for in FAMILIES:
             if word in letters:
-                found = _closest(asked, looked_for, table) or next((m for m in AUTOMATIC if m in table.models), None)
+                found = _closest(wanted, looked_for, table) or next((m for m in AUTOMATIC if m in table.models), None)
                 if found is None:
                     break
-                wish = _rung_wish(asked.words & RUNGS)
+                wish = _rung_wish(wanted.words & RUNGS)
                 why = f"{name} is not listed; {found} stands in for it"
                 return Meaning(table.models[found], wish, exact=False, why=why)
     return Meaning(None, why=f"{name} is not listed")
 
 
-def _closest(asked: Name, looked_for: Sequence[str], table: ModelTable) -> str | None:
+def _closest(wanted: Name, looked_for: Sequence[str], table: ModelTable) -> str | None:
     for word in looked_for:
         members = [(key, named) for key, named in table.names if word in named.words]
         if members:
-            return min(members, key=lambda row: _distance(asked, row[1]))[0]
+            return min(members, key=lambda row: _distance(wanted, row[1]))[0]
     return None
 
 
-def _distance(asked: Name, found: Name) -> tuple[object, ...]:
+def _distance(wanted: Name, found: Name) -> tuple[object, ...]:
     """Sorts by most requested words, fewest other words, the closest version; ties keep the order of the list."""
     return (
-        -len(found.stem & asked.stem),
-        len(found.stem - asked.stem),
-        len((found.words ^ asked.words) & RUNGS),
-        closest_version(asked.version, found.version),
+        -len(found.stem & wanted.stem),
+        len(found.stem - wanted.stem),
+        len((found.words ^ wanted.words) & RUNGS),
+        closest_version(wanted.version, found.version),
     )
 
 

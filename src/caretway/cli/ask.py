@@ -150,13 +150,13 @@ async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]
 
 async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> str:
     """Prints the answer and returns its text."""
-    from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, asked
+    from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, stream_answer
 
     style, began, first = style_for(sys.stderr), time.monotonic(), 0.0
     folder = AnswerFolder(shown_width(sys.stdout)) if sys.stdout.isatty() else None
     last, texts = "\n", []
     async with gateway(settings, own=own) as place:
-        async for piece in asked(place.url, place.key, body):
+        async for piece in stream_answer(place.url, place.key, body):
             first = first or time.monotonic() - began
             match piece:
                 case AnswerHead(headers=headers):

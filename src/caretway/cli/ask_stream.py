@@ -42,7 +42,7 @@ class AnswerEnd:
     finish_reason: str = ""
 
 
-async def asked(
+async def stream_answer(
     url: str, key: str, body: Mapping[str, object]
 ) -> AsyncIterator[AnswerHead | AnswerPiece | AnswerEnd | bytes]:
     """Yields `AnswerHead`, then pieces and an `AnswerEnd`; without streaming, the JSON. Raises GatewayError."""

@@ -52,7 +52,7 @@ def show(settings: Settings, *, as_json: bool) -> int:
             2,
         )
     log_to_stderr("error")  # unreachable Redis is reported below
-    report = run_loop(_asked(settings))
+    report = run_loop(_read_report(settings))
     if as_json:
         say([json.dumps(report_json(report), indent=2)])
     else:
@@ -60,7 +60,7 @@ def show(settings: Settings, *, as_json: bool) -> int:
     return 0 if report.replicas else 1
 
 
-async def _asked(settings: Settings) -> ClusterReport:
+async def _read_report(settings: Settings) -> ClusterReport:
     from ..cluster.membership import open_link  # isort: skip  (its error says what to install)
     from ..cluster.directory import SCHEMA, read_replicas
     from ..cluster.link import RedisAway

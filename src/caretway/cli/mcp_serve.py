@@ -20,7 +20,7 @@ from ..core.errors import GatewayError
 from ..usage.prices import PriceList, read_prices
 from ..usage.queries import LedgerQueries, Span
 from ..usage.writing import reading_ledger
-from .ask_stream import AnswerPiece, asked
+from .ask_stream import AnswerPiece, stream_answer
 from .client_gateway import ClientGateway, client_gateway
 from .process import CommandFailed
 from .running import ask as ask_gateway
@@ -55,7 +55,7 @@ def mcp_server(gateway: ClientGateway, settings: Settings) -> MCPServer[Any]:
     async def ask(prompt: str, model: str = "auto", system: str = "") -> str:
         messages = [{"role": "system", "content": system}] if system else []
         messages.append({"role": "user", "content": prompt})
-        answer = asked(gateway.url, gateway.key, {"model": model, "messages": messages, "stream": True})
+        answer = stream_answer(gateway.url, gateway.key, {"model": model, "messages": messages, "stream": True})
         try:
             return "".join([piece.text async for piece in answer if isinstance(piece, AnswerPiece)])
         except GatewayError as failure:

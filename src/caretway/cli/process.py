@@ -197,7 +197,7 @@ def remark(lines: Iterable[str]) -> None:
         print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
 
 
-def asked(ask: Callable[[str], str], question: str) -> str:
+def read_line(ask: Callable[[str], str], question: str) -> str:
     """Reads one line from stdin; empty at EOF."""
     try:
         return ask(question).strip()
@@ -213,14 +213,14 @@ def confirmed(question: str, without_question: str) -> bool:
     # A running event loop's handler would only record Ctrl-C, and the terminal would still be read.
     of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        return asked(input, f"{question} [y/N] ").lower() in ("y", "yes")
+        return read_line(input, f"{question} [y/N] ").lower() in ("y", "yes")
     finally:
         signal.signal(signal.SIGINT, of_the_loop)
 
 
 def asked_or_piped(ask: Callable[[str], str], question: str, stdin: TextIO) -> str:
     """Reads one line: from a terminal by `ask`, otherwise the first line of a pipe."""
-    return asked(ask, question) if stdin.isatty() else stdin.readline().strip()
+    return read_line(ask, question) if stdin.isatty() else stdin.readline().strip()
 
 
 def shown_width(stream: TextIO) -> int:

@@ -199,12 +199,14 @@ def stopping(number: signal.Signals, answers: int = 0, grace: float = 0.0) -> st
 
 async def _say_rest(settings: Settings, served: Gateway, style: Style) -> None:
     account = (
-        SignInState(brought=True) if settings.auth_mode == "passthrough" else await _asked(settings, served.backend)
+        SignInState(brought=True)
+        if settings.auth_mode == "passthrough"
+        else await _sign_in_state(settings, served.backend)
     )
     say(instructions(served.base_url, account, style, terminal_width(80), client_key(settings)))
 
 
-async def _asked(settings: Settings, backend: Backend) -> SignInState:
+async def _sign_in_state(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
     from ..accounts.catalogue import each_once
@@ -316,8 +318,8 @@ def not_on_path() -> str:
     """How to type this command if `caretway` is not on PATH; empty otherwise."""
     if shutil.which(PROGRAM):
         return ""
-    beside = Path(sys.executable).with_name(PROGRAM)
-    return str(beside) if beside.exists() else f"{sys.executable} -m {PROGRAM}"
+    program = Path(sys.executable).with_name(PROGRAM)
+    return str(program) if program.exists() else f"{sys.executable} -m {PROGRAM}"
 
 
 def client_key(settings: Settings) -> str:

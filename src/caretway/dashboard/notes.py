@@ -16,7 +16,7 @@ from ..core.recovery import words_of
 
 MAX_REFUSED: Final = 200
 MAX_RECOVERIES: Final = 100
-MAX_ASKED: Final = 200
+MAX_MODELS: Final = 200
 MAX_ERRORS: Final = 200
 UNKNOWN_MODEL: Final = frozenset({ErrorKind.MODEL_UNKNOWN.value, "model_not_found"})
 MAX_TOLD: Final = 500
@@ -64,7 +64,7 @@ class NotedRecovery(Struct, frozen=True):
     conversation: str
 
 
-class AskedModel(Struct):
+class RequestedModel(Struct):
     asked: str
     taken: str
     refused: bool
@@ -83,7 +83,7 @@ class PageNotes(Observer):
         """The number of finished responses; a reader polls again when it changes."""
         self.refusals_noted = 0
         self._refused: dict[tuple[str, str, int, str, str, str], NotedRefusal] = {}
-        self._asked: dict[tuple[str, str], AskedModel] = {}
+        self._models: dict[tuple[str, str], RequestedModel] = {}
 
     @property
     def refused(self) -> list[NotedRefusal]:
@@ -91,8 +91,8 @@ class PageNotes(Observer):
         return sorted(self._refused.values(), key=lambda one: -one.at)
 
     @property
-    def asked(self) -> list[AskedModel]:
-        return sorted(self._asked.values(), key=lambda one: -one.last_at)
+    def requested(self) -> list[RequestedModel]:
+        return sorted(self._models.values(), key=lambda one: -one.last_at)
 
     def response_ended(self, record: TurnRecord) -> None:
         self.responses += 1
@@ -102,13 +102,13 @@ class PageNotes(Observer):
             self._trouble(record)
 
     def _note_model(self, name: str, taken: str, at: float, *, refused: bool) -> None:
-        asked = self._asked.get((name, taken))
-        if asked is None:
-            asked = self._asked[name, taken] = AskedModel(name, taken, refused)
-            if len(self._asked) > MAX_ASKED:
-                del self._asked[next(iter(self._asked))]
-        asked.count += 1
-        asked.last_at = at
+        row = self._models.get((name, taken))
+        if row is None:
+            row = self._models[name, taken] = RequestedModel(name, taken, refused)
+            if len(self._models) > MAX_MODELS:
+                del self._models[next(iter(self._models))]
+        row.count += 1
+        row.last_at = at
 
     def _trouble(self, record: TurnRecord) -> None:
         caller, at = record.caller, record.started_at + record.total_ms / 1000

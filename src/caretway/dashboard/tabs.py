@@ -221,19 +221,19 @@ def _live(page: PageApi) -> dict[str, TurnView]:
 async def conversations(page: PageApi, call: HttpCall) -> object:
     from ..usage.conversations import Wanted
 
-    asked = query(call)
+    parameters = query(call)
     try:
-        before = float(asked["before"]) if "before" in asked else None
-        limit = int(asked.get("limit", "50"))
+        before = float(parameters["before"]) if "before" in parameters else None
+        limit = int(parameters.get("limit", "50"))
     except ValueError:
         raise bad_request("`before` is a time in unix seconds, `limit` a number.") from None
     wanted = Wanted(
-        asked.get("q", ""),
-        asked.get("client", ""),
-        asked.get("model", ""),
-        asked.get("key", ""),
-        failed=asked.get("failed", "") not in ("", "0"),
-        since=_span_of(asked["period"], time.time()).since if "period" in asked else None,
+        parameters.get("q", ""),
+        parameters.get("client", ""),
+        parameters.get("model", ""),
+        parameters.get("key", ""),
+        failed=parameters.get("failed", "") not in ("", "0"),
+        since=_span_of(parameters["period"], time.time()).since if "period" in parameters else None,
         before=before,
     )
     found = await page.books.conversations(wanted, limit)
@@ -465,10 +465,10 @@ _NO_USAGE: Final[dict[str, Any]] = {
 
 
 async def usage(page: PageApi, call: HttpCall) -> object:
-    asked = query(call)
+    parameters = query(call)
     now = time.time()
-    span = _span_of(asked.get("period", "week"), now)
-    view: dict[str, Any] = {"since": span.since, "until": span.until, "by": asked.get("by", "day")}
+    span = _span_of(parameters.get("period", "week"), now)
+    view: dict[str, Any] = {"since": span.since, "until": span.until, "by": parameters.get("by", "day")}
     if view["by"] == "tool":
         found = await page.books.ask(lambda db: LedgerQueries(db, page.books.price).tools(span, MAX_TOOLS))
         return view | {"rows": found or [], "ledger": page.books.kept}
@@ -507,14 +507,14 @@ async def _budgets(page: PageApi, now: float) -> list[dict[str, object]]:
 async def export(page: PageApi, call: HttpCall) -> None:
     from ..usage.queries import as_csv
 
-    asked = query(call)
-    span, by = _span_of(asked.get("period", "week"), time.time()), _by_of(asked.get("by", "day"))
+    parameters = query(call)
+    span, by = _span_of(parameters.get("period", "week"), time.time()), _by_of(parameters.get("by", "day"))
 
     def lines(db: sqlite3.Connection) -> str:
         return "".join(as_csv(by, LedgerQueries(db, page.books.price).totals(span, by, MAX_EXPORTED)))
 
     text = await page.books.ask(lines) or "".join(as_csv(by, ()))
-    disposition = f'attachment; filename="caretway-usage-{asked.get("period", "week")}-by-{by}.csv"'
+    disposition = f'attachment; filename="caretway-usage-{parameters.get("period", "week")}-by-{by}.csv"'
     headers = [*call.headers, NOT_KEPT, (b"content-disposition", disposition.encode())]
     call.response.send(200, text.encode(), headers, content_type=b"text/csv; charset=utf-8")
 
@@ -555,7 +555,7 @@ async def models(page: PageApi, call: HttpCall) -> object:
         ],
         "aliases": page.models.aliases,
         "strict": page.models.strict,
-        "asked": page.notes.asked,
+        "asked": page.notes.requested,
     }
 
 

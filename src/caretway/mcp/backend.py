@@ -88,8 +88,8 @@ class BridgedBackend:
         """Whether to offer bridged tools. A `tool_choice` other than `auto` concerns only the client's tools."""
         if self._inner.abilities.client_tools == "none" or request.tool_choice.mode != "auto":
             return False
-        asked = {"always": request.bridge is not False, "ask": request.bridge is True, "never": False}
-        return asked[self._offer]
+        by_offer = {"always": request.bridge is not False, "ask": request.bridge is True, "never": False}
+        return by_offer[self._offer]
 
 
 def _first(tools: Mapping[str, BridgedTool], count: int) -> dict[str, BridgedTool]:

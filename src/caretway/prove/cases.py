@@ -582,8 +582,8 @@ NEEDS_TEXT: Final = "no run is answered, so nothing more was asked"
 
 def cost(cases: Sequence[Case]) -> int:
     """The maximum number of runs of these cases. A question costs its runs even for a single selected case."""
-    asked = {case.question for case in cases}
-    return sum(case.runs for case in CASES if case.question in asked)
+    questions = {case.question for case in cases}
+    return sum(case.runs for case in CASES if case.question in questions)
 
 
 def judged(case: Case, facts: Facts, skipped: str) -> CaseVerdict:

@@ -175,8 +175,8 @@ class ProveContext:
         """A request fitted to the model, by default the cheap one."""
         if isinstance(messages, str):
             messages = (conversing.user(messages),)
-        asked = TurnRequest(model or self.roles.cheap, tuple(messages), tools=tools, thinking=thinking)
-        return await self.main.models.fit(asked)
+        request = TurnRequest(model or self.roles.cheap, tuple(messages), tools=tools, thinking=thinking)
+        return await self.main.models.fit(request)
 
     async def talk(
         self,

@@ -176,8 +176,8 @@ def _replayed() -> tuple[tuple[Message, ...], str]:
     """A history that ends with a result under another maker's id, and the text expected in the answer."""
     key, value = marker(), marker()
     made = ToolCall(conversing.FOREIGN_ID, conversing.LOOKUP.name, json.dumps({"key": key}))
-    asked = conversing.user(conversing.call_and_tell(conversing.LOOKUP, key=key))
-    return (asked, conversing.called(made), conversing.returned((conversing.FOREIGN_ID, value))), value
+    prompt = conversing.user(conversing.call_and_tell(conversing.LOOKUP, key=key))
+    return (prompt, conversing.called(made), conversing.returned((conversing.FOREIGN_ID, value))), value
 
 
 async def kill(context: ProveContext) -> None:
@@ -186,8 +186,8 @@ async def kill(context: ProveContext) -> None:
     messages: list[Mapping[str, object]] = [{"role": "user", "content": conversing.remember(word, marker())}]
     async with context.gateway() as gateway:
         said, _ = await gateway.ask(messages)
-        asked = f"{conversing.call_and_tell(conversing.LOOKUP, key=marker())}\n{conversing.RECALL}"
-        messages += [said, {"role": "user", "content": asked}]
+        prompt = f"{conversing.call_and_tell(conversing.LOOKUP, key=marker())}\n{conversing.RECALL}"
+        messages += [said, {"role": "user", "content": prompt}]
         said, _ = await gateway.ask(messages)
         calls = said.get("tool_calls")
         if not isinstance(calls, list) or not calls:
@@ -396,15 +396,15 @@ class Prover:
     def __init__(self, context: ProveContext, patience_s: float = PATIENCE_S) -> None:
         self._context = context
         self._patience = patience_s
-        self._asked: dict[str, str] = {}
+        self._outcomes: dict[str, str] = {}
         """Question -> why it found no fact; empty if it found one."""
 
     async def try_case(self, case: Case) -> CaseVerdict:
         if self._context.main.backend.name not in case.backends:
             return judged(case, {}, PRIVATE)
-        if case.question not in self._asked:
-            self._asked[case.question] = await self._ask(case)
-        return judged(case, self._context.facts, self._asked[case.question])
+        if case.question not in self._outcomes:
+            self._outcomes[case.question] = await self._ask(case)
+        return judged(case, self._context.facts, self._outcomes[case.question])
 
     async def _ask(self, case: Case) -> str:
         if self._context.dead and case.runs and case.question not in EVEN_SO:

@@ -128,8 +128,8 @@ class _Mouth:
         self.doubt, self.close = stream.doubt, stream.close
 
     def send(self, message: bytes) -> None:
-        said = pb.AgentClientMessage.FromString(message)
-        if said.WhichOneof("message") == "exec_client_message" and said.exec_client_message.HasField("mcp_result"):
+        sent = pb.AgentClientMessage.FromString(message)
+        if sent.WhichOneof("message") == "exec_client_message" and sent.exec_client_message.HasField("mcp_result"):
             self._notes.note("result")
         self._stream.send(message)
 
@@ -239,14 +239,14 @@ def usage(moments: Moments) -> dict[str, Fact]:
     ended = of(moments, "ended")
     if not ended:
         return {}
-    asked, said, read, written = ended[-1].figures
+    sent, answered, read, written = ended[-1].figures
     context = max((moment.figures[0] for moment in of(moments, "checkpoint")), default=0)
     return {
-        "input_tokens": asked,
-        "output_tokens": said,
-        "usage_told": asked > 0 and said > 0,
-        "cache_in_input": read + written <= asked or read > ABSURD * max(asked, context),
-        "cache_absurd": read > ABSURD * max(asked, context),
+        "input_tokens": sent,
+        "output_tokens": answered,
+        "usage_told": sent > 0 and answered > 0,
+        "cache_in_input": read + written <= sent or read > ABSURD * max(sent, context),
+        "cache_absurd": read > ABSURD * max(sent, context),
     }
 
 

@@ -43,8 +43,8 @@ class Scripted:
 
     def assert_runs(self, expected: int) -> None:
         opened = self.runs_opened
-        asked = "".join(f"\n  {number}. {_short(one.prompt)}" for number, one in enumerate(self.requests, 1))
-        assert opened == expected, f"{opened} runs were opened, not {expected}:{asked}"
+        prompts = "".join(f"\n  {number}. {_short(one.prompt)}" for number, one in enumerate(self.requests, 1))
+        assert opened == expected, f"{opened} runs were opened, not {expected}:{prompts}"
 
     def assert_arrived(self, *texts: str) -> None:
         """Assert that each text is in the instructions, messages or results that reached the model."""

@@ -222,33 +222,33 @@ def test_pauses_grow_to_a_limit() -> None:
 def test_an_older_service_is_asked_in_the_older_way() -> None:
     polling = Polling(INVITATION)
     assert (polling.question().method, polling.question().path) == ("POST", "/auth/poll")
-    assert polling.heard(404, b"no such route") == 0.0
+    assert polling.receive(404, b"no such route") == 0.0
     question = polling.question()
     assert question.method == "GET" and question.body == b""
     assert parse_qs(urlsplit(question.path).query) == {"uuid": ["uuid-1"], "verifier": [INVITATION.verifier]}
-    assert polling.heard(404, b"whatever it says") == pause(1)
+    assert polling.receive(404, b"whatever it says") == pause(1)
     assert polling.question().method == "GET"
 
 
 def test_waiting_has_an_end() -> None:
     polling = Polling(INVITATION)
     for _ in range(MAX_QUESTIONS - 1):
-        polling.heard(404, b"Not found")
+        polling.receive(404, b"Not found")
     with pytest.raises(GatewayError) as over:
-        polling.heard(404, b"Not found")
+        polling.receive(404, b"Not found")
     assert over.value.kind is ErrorKind.TIMEOUT and "caretway login" in over.value.hint
 
 
 @pytest.mark.parametrize("answer", [(500, b""), (200, b"{}"), (200, b"not JSON"), (429, b"")])
 def test_three_failures_in_a_row_are_the_end(answer: tuple[int, bytes]) -> None:
     polling = Polling(INVITATION)
-    polling.heard(*answer)
-    polling.heard(*answer)
-    polling.heard(404, b"Not found")
-    polling.heard(*answer)
-    polling.heard(*answer)
+    polling.receive(*answer)
+    polling.receive(*answer)
+    polling.receive(404, b"Not found")
+    polling.receive(*answer)
+    polling.receive(*answer)
     with pytest.raises(GatewayError) as over:
-        polling.heard(*answer)
+        polling.receive(*answer)
     assert over.value.kind is ErrorKind.UPSTREAM_DOWN
 
 
@@ -260,10 +260,10 @@ FINAL = [(400, "understand"), (401, "refused"), (403, "allow"), (410, "no longer
 def test_final_answers_end_it_at_once_in_words(status: int, said: str, older: bool) -> None:
     polling = Polling(INVITATION)
     if older or status == 400:
-        assert polling.heard(404 if older else 400, b"no such route") == 0.0, "the older way of asking is tried first"
+        assert polling.receive(404 if older else 400, b"no such route") == 0.0, "the older way of asking is tried first"
         assert polling.question().method == "GET"
     with pytest.raises(GatewayError, match=said) as over:
-        polling.heard(status, b"whatever")
+        polling.receive(status, b"whatever")
     assert over.value.kind is ErrorKind.SIGNED_OUT
     assert str(status) in over.value.message and "`" in over.value.hint, "it names what to type"
 
@@ -271,7 +271,7 @@ def test_final_answers_end_it_at_once_in_words(status: int, said: str, older: bo
 @pytest.mark.parametrize("status", [400, 405, 415, 501])
 def test_a_service_that_takes_no_post_is_asked_with_get(status: int) -> None:
     polling = Polling(INVITATION)
-    assert polling.heard(status, b"") == 0.0
+    assert polling.receive(status, b"") == 0.0
     assert polling.question().method == "GET"
 
 

@@ -12,7 +12,7 @@ import pytest
 import caretway.__main__ as program
 from caretway.cli.completion import bash, words
 from caretway.cli.main import parser
-from caretway.cli.process import asked
+from caretway.cli.process import read_line
 
 
 @pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -93,7 +93,7 @@ def test_ctrl_d_at_a_question_is_no_answer(capsys: pytest.CaptureFixture[str]) -
     def ended(_question: str) -> str:
         raise EOFError
 
-    assert asked(ended, "Write this? [y/N] ") == ""
+    assert read_line(ended, "Write this? [y/N] ") == ""
     assert capsys.readouterr().err == "\n"
 
 

@@ -30,7 +30,7 @@ def test_a_name_that_was_refused_got_no_model() -> None:
         "r", "POST", "/v1/messages", 400, "model_unknown", "", "no such model", 1.0, model="opus-9"
     )
     notes.request_refused(refused)
-    found = {one.asked: (one.taken, one.refused, one.count) for one in notes.asked}
+    found = {one.asked: (one.taken, one.refused, one.count) for one in notes.requested}
     assert found == {"composer-2.5": ("composer-2.5", False, 1), "gpt-9": ("", True, 1), "opus-9": ("", True, 1)}
 
 
