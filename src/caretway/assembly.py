@@ -30,7 +30,7 @@ from .api.tenant import AccountWatch, Health, Tenant, TenantResolver
 from .backends.text_protocol.prompt import demand_tools
 from .backends.text_protocol.thinking import think_tags, thinking
 from .config import ConfigError, Settings, hosts, process_environment
-from .config.loading import process_telemetry
+from .config.loading import telemetry_plan
 from .config.secrets import gateway_keys, secrets_in
 from .core.errors import ErrorKind, GatewayError
 from .core.records import Observer
@@ -273,7 +273,7 @@ class OpenTelemetry(Struct, frozen=True):
 
 def open_telemetry(settings: Settings, stack: AsyncExitStack) -> OpenTelemetry:
     """Starts the observers; `stack` closes them."""
-    plan = process_telemetry()
+    plan = telemetry_plan()
     for problem in plan.problems:
         log.warning("%s", problem)
     if not plan.wanted:

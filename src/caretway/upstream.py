@@ -26,7 +26,7 @@ from .backends.agent.compose import RunContext
 from .backends.agent.models import REST_PATH, BaseSource, rest_models
 from .backends.agent.turn_clock import ConversationLimits
 from .backends.builtin_tools.policy import LocalSetup, tool_policy
-from .config import Settings, hosts, process_environment, process_home
+from .config import Settings, home_directory, hosts, process_environment
 from .config.data_dir import close_data_dir
 from .config.secrets import secrets_in
 from .core.account_usage import AccountUsage, UsageEvents
@@ -547,7 +547,7 @@ def mcp_bridge(settings: Settings, only: str = "", *, remote: bool = False) -> "
         settings.mcp or {},
         settings.mcp_config,
         settings.mcp_import,
-        SourceContext(process_environment(), process_home(), settings.workspace or Path.cwd()),
+        SourceContext(process_environment(), home_directory(), settings.workspace or Path.cwd()),
     )
     if only:
         found = replace(found, definitions=tuple(one for one in found.definitions if one.name == only))

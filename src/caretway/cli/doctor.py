@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import asdict
 
 from .. import __version__
-from ..config import Settings, hosts, process_cursor_agent_files, process_environment, process_home
+from ..config import Settings, cursor_agent_files, home_directory, hosts, process_environment
 from ..config.data_dir import Verdict, look
 from ..dashboard.health import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from ..storage.private_file import open_file
@@ -141,7 +141,7 @@ def _around(settings: Settings) -> Iterator[Finding]:
     secure = {settings.port} if settings.tls_cert else set()
     ports = {settings.port, *(int(note.url.rpartition(":")[2]) for note in notes)} - secure
     secure |= {int(note.url.rpartition(":")[2]) for note in notes if note.url.startswith("https")}
-    yield from check_clients(process_home(), process_environment(), ports - secure, secure)
+    yield from check_clients(home_directory(), process_environment(), ports - secure, secure)
 
 
 def would_use(settings: Settings) -> str:
@@ -191,7 +191,7 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
                 findings.append(Finding(who, True, f"answers, with {len(models)} models"))
             if backend.name == "cli":
                 findings[1:1] = [
-                    check_agent_files(process_cursor_agent_files()),
+                    check_agent_files(cursor_agent_files()),
                     check_agent_sign_in(await backend.status()),
                 ]
             if backend.name in DIALLED_HERE:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..config import own_variables, process_environment, process_home
+from ..config import home_directory, own_variables, process_environment
 from . import shell_lines
 from .clients.table import ALSO, BY_NAME, CLIENTS, ClientProgram, llm_folder
 from .clients.values import FILES, NO_KEY, LaunchPlan, Surroundings, Target
@@ -110,7 +110,7 @@ def client_named(word: str) -> ClientProgram:
 
 
 def surroundings() -> Surroundings:
-    return Surroundings(process_home(), process_environment(), Path.exists, sys.platform)
+    return Surroundings(home_directory(), process_environment(), Path.exists, sys.platform)
 
 
 def announced(client: ClientProgram, gateway: ClientGateway, target: Target) -> list[str]:

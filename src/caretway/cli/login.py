@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ..config import Settings, has_desktop, hosts, importable_sign_ins, process_environment
+from ..config import Settings, cursor_sign_in_files, has_desktop, hosts, process_environment
 from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, asked_or_piped, log_to_stderr, remark, tell
@@ -137,7 +137,7 @@ def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
 def _imported(named: str, settings: Settings) -> Account:
     from ..accounts.store import read_bounded, read_import
 
-    places = importable_sign_ins()
+    places = cursor_sign_in_files()
     file = found_file(named, places)
     try:
         text = read_bounded(file)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ..config import SETTINGS, Settings, process_environment, process_home, user_config_file
+from ..config import SETTINGS, Settings, home_directory, process_environment, user_config_file
 from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
 from .process import RESTART, CommandFailed, remark, say, tell
@@ -108,7 +108,7 @@ def service_definition(settings: Settings, flags: dict[str, object], manager: ty
 
 
 def _config_file(settings: Settings) -> Path:
-    return (settings.config or user_config_file(process_environment())).absolute()
+    return (settings.config or user_config_file()).absolute()
 
 
 def flag_words(flags: dict[str, object], settings: Settings) -> list[str]:
@@ -139,7 +139,7 @@ def unseen(settings: Settings) -> list[str]:
 
 
 def _install(arguments: argparse.Namespace, settings: Settings) -> int:
-    manager = manager_here(process_environment(), process_home())
+    manager = manager_here(process_environment(), home_directory())
     service = service_definition(settings, given(arguments), type(manager))
     text = manager.text(service)
     if arguments.only_print:
@@ -167,7 +167,7 @@ def _write(path: Path, text: str) -> bool:
 
 
 def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
-    manager = manager_here(process_environment(), process_home())
+    manager = manager_here(process_environment(), home_directory())
     if manager.path.exists():
         problem = manager.problem()
         if not problem:
@@ -263,7 +263,7 @@ def _active() -> Manager | None:
     if not Path("/run/systemd").exists() and sys.platform == "linux":
         return None
     try:
-        manager = manager_here(process_environment(), process_home())
+        manager = manager_here(process_environment(), home_directory())
     except CommandFailed:
         return None
     if not manager.path.exists() or manager.problem():
@@ -290,7 +290,7 @@ def _gateway(settings: Settings) -> RunningGateway:
 
 
 def _installed() -> Manager:
-    manager = manager_here(process_environment(), process_home())
+    manager = manager_here(process_environment(), home_directory())
     if not manager.path.exists():
         raise CommandFailed("no service is installed", "type: caretway service install")
     _require(manager)
@@ -303,7 +303,7 @@ def _require(manager: Manager) -> None:
 
 
 def _status(arguments: argparse.Namespace, settings: Settings) -> int:
-    manager = manager_here(process_environment(), process_home())
+    manager = manager_here(process_environment(), home_directory())
     installed = manager.path.exists()
     if not installed:
         state, pid = "not installed", 0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec import Struct, field, structs
 
-from ..config import Settings, process_home
+from ..config import Settings, home_directory
 from ..storage.private_file import write_file
 from .clients.edits import EditRefused, applied, undone
 from .clients.table import BY_NAME, ClientProgram
@@ -283,7 +283,7 @@ _LEAST_ROOM: Final = 20
 
 
 def _short(path: Path) -> str:
-    home = process_home()
+    home = home_directory()
     return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 

@@ -8,7 +8,6 @@ from .kinds import ADVANCED, ConfigError, Setting
 from .loading import (
     editor_command,
     has_desktop,
-    importable_sign_ins,
     load,
     load_from_process,
     own_variables,
@@ -18,7 +17,7 @@ from .loading import (
     unknown_variables,
     wants_colour,
 )
-from .places import cursor_sign_in_files, data_directory, process_cursor_agent_files, process_home, user_config_file
+from .places import cursor_agent_files, cursor_sign_in_files, data_directory, home_directory, user_config_file
 from .settings import CURSOR, GROUPS, MCP, SETTINGS, Settings
 
 __all__ = [
@@ -31,18 +30,17 @@ __all__ = [
     "Hosts",
     "Setting",
     "Settings",
+    "cursor_agent_files",
     "cursor_sign_in_files",
     "data_directory",
     "editor_command",
     "has_desktop",
+    "home_directory",
     "hosts",
-    "importable_sign_ins",
     "load",
     "load_from_process",
     "own_variables",
-    "process_cursor_agent_files",
     "process_environment",
-    "process_home",
     "settings_file",
     "take_notify_socket",
     "unknown_variables",

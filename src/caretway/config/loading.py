@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from .kinds import ADVANCED, PREFIX, ConfigError, Setting, hint
-from .places import cursor_sign_in_files, data_directory, home_directory, user_config_file
+from .places import data_directory, home_directory, user_config_file
 from .settings import BY_NAME, SETTINGS, Settings, setting_named
 
 
@@ -101,7 +101,7 @@ def _flat(table: dict[str, object], origin: str) -> dict[str, object]:
 
 def load_from_process(argv_values: Mapping[str, object]) -> Settings:
     """The settings of this process from its environment and the user's file; paths are checked on the disk."""
-    usual = user_config_file(os.environ)
+    usual = user_config_file()
     settings = load(argv_values, os.environ, usual if usual.is_file() else None)
     for setting in SETTINGS:
         value = getattr(settings, setting.name)
@@ -116,25 +116,23 @@ def _is_there(place: Path, what: str) -> bool:
     return place.is_file() if what == "file" else place.is_dir()
 
 
-def unknown_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def unknown_variables(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """A warning for each variable with our prefix that is no setting: probably a typo."""
     names = [name.removeprefix(PREFIX) for setting in SETTINGS for name in setting.env_names if name.startswith(PREFIX)]
-    seen = sorted(os.environ if environ is None else environ)
-    words = [name.removeprefix(PREFIX) for name in seen if name.startswith(PREFIX)]
+    words = [name.removeprefix(PREFIX) for name in sorted(environ) if name.startswith(PREFIX)]
     return tuple(f"{PREFIX}{word} is not a setting{hint(word, names, PREFIX)}" for word in words if word not in names)
 
 
-def wants_colour(is_tty: bool, environ: Mapping[str, str] | None = None) -> bool:
+def wants_colour(is_tty: bool, environ: Mapping[str, str] = os.environ) -> bool:
     """Whether to use colour: on a terminal, unless the user disabled it (https://no-color.org)."""
-    variables = os.environ if environ is None else environ
-    return is_tty and not variables.get("NO_COLOR") and variables.get("TERM") != "dumb"
+    return is_tty and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 def settings_file(argv_values: Mapping[str, object]) -> Path:
     """The file that this process reads, or would read if it existed. The content is not checked."""
     for origin, given in _given(BY_NAME["config"], argv_values, os.environ):
-        return Path(_anchored(BY_NAME["config"].read(given, origin), Path(), home_directory(os.environ)))
-    return user_config_file(os.environ)
+        return Path(_anchored(BY_NAME["config"].read(given, origin), Path(), home_directory()))
+    return user_config_file()
 
 
 def editor_command() -> list[str]:
@@ -150,16 +148,12 @@ def take_notify_socket() -> str:
     return os.environ.pop("NOTIFY_SOCKET", "")
 
 
-def own_variables(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def own_variables(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """The variables meant only for the gateway, including secrets, which programs that run a model's commands must not
     get. Paths of files are not secret, and a `caretway` started below needs them."""
     secret = {name for setting in SETTINGS if setting.secret for name in setting.env_names} | {"CURSOR_AUTH_TOKEN"}
     places = {name for place in ("config", "data_dir") for name in BY_NAME[place].env_names}
-    return tuple(
-        name
-        for name in sorted(os.environ if environ is None else environ)
-        if name in secret or (name.startswith(PREFIX) and name not in places)
-    )
+    return tuple(name for name in sorted(environ) if name in secret or (name.startswith(PREFIX) and name not in places))
 
 
 def process_environment() -> dict[str, str]:
@@ -167,16 +161,11 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def has_desktop(environ: Mapping[str, str] | None = None, platform: str = sys.platform) -> bool:
+def has_desktop(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
     """Whether a browser opened here is visible to the user: not over ssh, and not without a display."""
-    variables = os.environ if environ is None else environ
-    if variables.get("SSH_CONNECTION") or variables.get("SSH_TTY"):
+    if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         return False
-    return platform == "darwin" or bool(variables.get("DISPLAY") or variables.get("WAYLAND_DISPLAY"))
-
-
-def importable_sign_ins() -> tuple[Path, ...]:
-    return cursor_sign_in_files(os.environ)
+    return platform == "darwin" or bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
 
 
 # ---- telemetry
@@ -202,7 +191,7 @@ class TelemetryPlan(Struct, frozen=True):
         return self.traces or self.metrics
 
 
-def telemetry_plan(environ: Mapping[str, str]) -> TelemetryPlan:
+def telemetry_plan(environ: Mapping[str, str] = os.environ) -> TelemetryPlan:
     if _variable(environ, "OTEL_SDK_DISABLED") == "true":
         return TelemetryPlan()
     problems = []
@@ -213,10 +202,6 @@ def telemetry_plan(environ: Mapping[str, str]) -> TelemetryPlan:
             problems.append(problem)
     content = _variable(environ, _CONTENT) in _WITH_CONTENT
     return TelemetryPlan(wanted["TRACES"], wanted["METRICS"], content and wanted["TRACES"], tuple(problems))
-
-
-def process_telemetry() -> TelemetryPlan:
-    return telemetry_plan(os.environ)
 
 
 def _signal(environ: Mapping[str, str], signal: str) -> tuple[bool, str]:

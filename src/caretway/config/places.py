@@ -1,5 +1,5 @@
 """Locations of files by platform (XDG, macOS): settings and data, other programs' Cursor sign-ins, cursor-agent's
-files. Creates nothing.
+files. By default those of this process. Creates nothing.
 """
 
 import os
@@ -15,7 +15,7 @@ _PLACES: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 }
 
 
-def home_directory(environ: Mapping[str, str]) -> Path:
+def home_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(environ.get("HOME") or os.path.expanduser("~"))
 
 
@@ -26,15 +26,15 @@ def _place(purpose: str, environ: Mapping[str, str], platform: str) -> Path:
     return (named if named.is_absolute() else home_directory(environ) / below_home) / "caretway"
 
 
-def data_directory(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+def data_directory(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
     return _place("data", environ, platform)
 
 
-def user_config_file(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+def user_config_file(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
     return _place("config", environ, platform) / "config.toml"
 
 
-def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
+def cursor_sign_in_files(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> tuple[Path, ...]:
     """The sign-in files of Cursor's programs: cursor-agent first, then the official SDK."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
@@ -42,7 +42,7 @@ def cursor_sign_in_files(environ: Mapping[str, str], platform: str = sys.platfor
     return agent / "auth.json", home / ".cursor" / "sdk" / "auth.json"
 
 
-def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform) -> tuple[Path, ...]:
+def cursor_agent_files(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> tuple[Path, ...]:
     """Possible locations of cursor-agent's files. A file does not imply a valid sign-in."""
     home = home_directory(environ)
     below_config = _place("config", environ, platform).parent
@@ -52,15 +52,3 @@ def cursor_agent_files(environ: Mapping[str, str], platform: str = sys.platform)
         else (home / ".config" / "cursor", below_config / "cursor", home / ".cursor")
     )
     return tuple(folder / name for folder in dict.fromkeys(folders) for name in ("cli-config.json", "auth.json"))
-
-
-def process_cursor_agent_files() -> tuple[Path, ...]:
-    return cursor_agent_files(os.environ)
-
-
-def process_data_directory() -> Path:
-    return data_directory(os.environ)
-
-
-def process_home() -> Path:
-    return home_directory(os.environ)

@@ -35,7 +35,7 @@ from .kinds import (
     rows,
     size,
 )
-from .places import process_data_directory
+from .places import data_directory
 from .quirks import AGENT_QUIRKS, Quirks
 
 # ---- words
@@ -116,7 +116,7 @@ class Settings:
         None, "TOML file with settings.", _FILE, default_text="caretway/config.toml in the user's config directory"
     )
     data_dir: Path = _server(
-        process_data_directory,
+        data_directory,
         "Directory for sign-ins, conversations and caches.",
         _DIRECTORY,
         default_text="caretway in the user's data directory",

@@ -20,7 +20,7 @@ from ..api import routes
 from ..api.dashboard_access import Visitor, cookie_token, set_cookie
 from ..api.routes import HttpCall
 from ..cli.clients.values import Surroundings
-from ..config import process_environment, process_home
+from ..config import home_directory, process_environment
 from ..core.errors import ErrorKind, GatewayError, bad_request
 from ..processes.tasks import aside
 from ..server.exchange import Header
@@ -523,7 +523,7 @@ async def clients(page: PageApi, call: HttpCall) -> object:
     from .clients import SEEN_S, all_clients, seen_clients, target, with_mistakes
 
     models, now = await page.models.models(), time.time()
-    around = Surroundings(process_home(), process_environment(), Path.exists)
+    around = Surroundings(home_directory(), process_environment(), Path.exists)
     where = target(page.now.address, models, keyed=page.access.key_required)
     seen = await page.books.ask(lambda db: seen_clients(db, now)) or []
     last = await page.books.ask(lambda db: last_seen(db, now - SEEN_S)) or {}

@@ -11,7 +11,7 @@ import pytest
 
 from caretway.backends.cli.backend import CliSetup, CursorCliBackend
 from caretway.backends.cli.program import CliLimits
-from caretway.config import process_cursor_agent_files
+from caretway.config import cursor_agent_files
 from caretway.core.events import Event, TextDelta, TurnEnded, TurnFailed
 from caretway.core.request import Message, Role, Text, TurnRequest
 from caretway.core.turn import Turn
@@ -466,7 +466,7 @@ async def test_files_of_a_sign_in_do_not_mean_that_somebody_is_signed_in(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    for path in process_cursor_agent_files():
+    for path in cursor_agent_files():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"accessToken": "token", "authInfo": {"email": "a@example.com"}}')
     StandIn(tmp_path).install().sign_out()
