@@ -30,7 +30,7 @@ from ..config.quirks import QUIRKS, Quirks, shown_values
 from ..config.settings import setting_named
 from ..storage.private_file import write_file
 from .flags import add_setting_flags, given, settings_from
-from .process import CommandFailed, asked_or_piped, remark, say
+from .process import CommandFailed, remark, say, typed_or_piped
 from .terminal import GAP, Style, columns, folded, style_for, terminal_width
 
 NAME: Final = "config"
@@ -306,7 +306,7 @@ def _get(settings: Settings, setting: Setting) -> int:
 
 
 def secret_text(setting: Setting, ask: Callable[[str], str] = getpass) -> str:
-    return asked_or_piped(ask, f"{setting.name}: ", sys.stdin)
+    return typed_or_piped(ask, f"{setting.name}: ", sys.stdin)
 
 
 def _write(file: Path, setting: Setting, text: str | None, flags: Mapping[str, object]) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from ..config import Settings, cursor_sign_in_files, has_desktop, hosts, process_environment
 from ..core.errors import KEYS_PAGE
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
-from .process import CommandFailed, asked_or_piped, log_to_stderr, remark, tell
+from .process import CommandFailed, log_to_stderr, remark, tell, typed_or_piped
 from .process import run as run_loop
 from .running import noted_gateways
 
@@ -128,7 +128,7 @@ def _leave_to_cursor_agent(command: str, settings: Settings) -> int:
 
 def read_key(stdin: TextIO, ask: Callable[[str], str]) -> str:
     """Reads a key from a terminal without echo, otherwise from the first line of a pipe."""
-    key = asked_or_piped(ask, "Cursor API key: ", stdin)
+    key = typed_or_piped(ask, "Cursor API key: ", stdin)
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise CommandFailed("this is not an API key", "try: caretway login --api-key-stdin < file-with-the-key")
     return key

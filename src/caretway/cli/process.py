@@ -197,30 +197,31 @@ def remark(lines: Iterable[str]) -> None:
         print(folded_between_words(f"caretway: {line}", shown_width(sys.stderr)), file=sys.stderr, flush=True)
 
 
-def read_line(ask: Callable[[str], str], question: str) -> str:
-    """Reads one line from stdin; empty at EOF."""
+def confirmed(question: str, without_question: str) -> bool:
+    """Asks yes or no; Enter is no. `without_question`: the command to type where there is no terminal to ask."""
+    if not sys.stdin.isatty():
+        raise CommandFailed("there is no terminal to ask", f"type: {without_question}", 2)
+    # A running event loop's handler would only record Ctrl-C, and the terminal would still be read.
+    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        print(f"{question} [y/N] ", end="", flush=True)
+        line = sys.stdin.readline()
+    finally:
+        signal.signal(signal.SIGINT, of_the_loop)
+    if not line:
+        print(flush=True)  # after Ctrl-D the shell continues on a line of its own
+    return line.strip().lower() in ("y", "yes")
+
+
+def typed_or_piped(ask: Callable[[str], str], question: str, stdin: TextIO) -> str:
+    """Reads one line: from a terminal by `ask`, empty at EOF, otherwise the first line of a pipe."""
+    if not stdin.isatty():
+        return stdin.readline().strip()
     try:
         return ask(question).strip()
     except EOFError:
         print(file=sys.stderr, flush=True)  # the shell continues on a line of its own
         return ""
-
-
-def confirmed(question: str, without_question: str) -> bool:
-    """Asks yes or no; Enter is no. `without_question`: the command to type where there is no terminal to ask."""
-    if not sys.stdin.isatty():
-        raise CommandFailed("there is no terminal to ask", f"to do it without a question: {without_question}", 2)
-    # A running event loop's handler would only record Ctrl-C, and the terminal would still be read.
-    of_the_loop = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return read_line(input, f"{question} [y/N] ").lower() in ("y", "yes")
-    finally:
-        signal.signal(signal.SIGINT, of_the_loop)
-
-
-def asked_or_piped(ask: Callable[[str], str], question: str, stdin: TextIO) -> str:
-    """Reads one line: from a terminal by `ask`, otherwise the first line of a pipe."""
-    return read_line(ask, question) if stdin.isatty() else stdin.readline().strip()
 
 
 def shown_width(stream: TextIO) -> int:

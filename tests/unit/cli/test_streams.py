@@ -1,5 +1,6 @@
 """The commands where standard streams are missing or full, and Ctrl-C while they are being loaded: real processes."""
 
+import io
 import os
 import select
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 import caretway.__main__ as program
 from caretway.cli.completion import bash, words
 from caretway.cli.main import parser
-from caretway.cli.process import read_line
+from caretway.cli.process import typed_or_piped
 
 
 @pytest.mark.parametrize("missing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -89,11 +90,13 @@ def test_ctrl_c_while_it_is_being_loaded_ends_it_quietly(monkeypatch: pytest.Mon
     assert program.main() == 130
 
 
-def test_ctrl_d_at_a_question_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_d_at_a_question_is_no_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def ended(_question: str) -> str:
         raise EOFError
 
-    assert read_line(ended, "Write this? [y/N] ") == ""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    assert typed_or_piped(ended, "Cursor API key: ", terminal) == ""
     assert capsys.readouterr().err == "\n"
 
 
