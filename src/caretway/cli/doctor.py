@@ -24,6 +24,7 @@ from msgspec.structs import asdict
 from .. import __version__
 from ..config import Settings, cursor_agent_files, home_directory, hosts, process_environment
 from ..config.data_dir import Verdict, look
+from ..core.errors import GatewayError
 from ..dashboard.health import Finding, check_data_dir, check_ledger, check_simulated, check_space
 from ..storage.private_file import open_file
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
@@ -37,7 +38,6 @@ from .status import NO_EXPIRY, WITH_OUR_CREDENTIALS, AccountFacts, account_facts
 from .terminal import Style, style_for, terminal_width, wrapped
 
 if TYPE_CHECKING:
-    from ..core.errors import GatewayError
     from ..core.turn import BackendStatus
 
 NAME: Final = "doctor"
@@ -146,7 +146,6 @@ def _around(settings: Settings) -> Iterator[Finding]:
 
 def would_use(settings: Settings) -> str:
     """The backend that `caretway serve` would use now; empty if it would not start."""
-    from ..core.errors import GatewayError
     from ..upstream import choose_backend, passes
 
     try:
@@ -171,7 +170,6 @@ def check_agent_sign_in(status: BackendStatus) -> Finding:
 
 async def _at_cursor(settings: Settings) -> list[Finding]:
     from ..accounts.catalogue import each_once
-    from ..core.errors import GatewayError
     from ..upstream import open_backend, passes
 
     if passes(settings):
@@ -207,7 +205,6 @@ async def _at_cursor(settings: Settings) -> list[Finding]:
 
 async def _at_mcp_servers(settings: Settings) -> list[Finding]:
     """Checks remote MCP servers only: a local server would have to be started."""
-    from ..core.errors import GatewayError
     from ..upstream import offers_mcp, open_mcp_bridge
 
     if not offers_mcp(settings):
@@ -237,7 +234,6 @@ def check_mcp_server(server: Mapping[str, object]) -> Finding:
 
 def _live(settings: Settings) -> list[Finding]:
     """Runs the cheapest cases of `caretway prove`. A reason not to run them is a finding, too."""
-    from ..core.errors import GatewayError
     from ..prove.cases import CHEAPEST
     from .prove import chosen_cases, try_cases, with_account
 
@@ -271,7 +267,6 @@ def check_network(settings: Settings) -> Finding:
 
 def check_ignored_proxy(settings: Settings) -> list[Finding]:
     """Warns that the SDK package ignores every proxy."""
-    from ..core.errors import GatewayError
     from ..upstream import dialler
 
     try:
@@ -310,7 +305,6 @@ def check_account(facts: AccountFacts, backend: str) -> Finding:
 
 async def _for_others(settings: Settings) -> list[Finding]:
     """Checks passthrough mode, where the owner's credentials are neither used nor checked."""
-    from ..core.errors import GatewayError
     from ..upstream import open_backend, open_call, without_credentials
 
     try:

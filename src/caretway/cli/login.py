@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
 from ..config import Settings, cursor_sign_in_files, has_desktop, hosts, process_environment
-from ..core.errors import KEYS_PAGE
+from ..core.errors import KEYS_PAGE, ErrorKind
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, tell, typed_or_piped
 from .process import run as run_loop
@@ -194,7 +194,6 @@ async def _sign_in(settings: Settings, offered: Account | None, *, browser: bool
 
 async def _accepted(call: Call, token: str) -> bool:
     """Whether Cursor accepts the access token, tested by a call that costs nothing."""
-    from ..core.errors import ErrorKind
     from ..cursor.transport.faults import fault_from_status
     from ..cursor.wire import paths
 

@@ -20,6 +20,7 @@ from .. import __version__
 from ..config import Settings, hosts
 from ..config.data_dir import close_data_dir
 from ..config.quirks import shown_values
+from ..core.errors import GatewayError
 from ..storage.private_file import write_file
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .models import models_for_clients
@@ -198,7 +199,6 @@ async def _prove(settings: Settings, arguments: argparse.Namespace, cases: Seque
 
 async def _models(bench: Bench, settings: Settings) -> list[ModelInfo]:
     """The account's models. Raises CommandFailed if the user is not signed in or the backend does not answer."""
-    from ..core.errors import GatewayError
 
     status = await bench.backend.status()
     if not status.signed_in:

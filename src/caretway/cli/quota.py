@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ..core.account_usage import SPENT_PERCENT
+from ..core.errors import GatewayError
 from .figures import bar, dollars
 from .terminal import Style
 
@@ -38,7 +39,6 @@ async def ask_quota(backend: Backend) -> dict[str, Any]:
 
 async def ask_events(backend: Backend, since: float, team: int | None) -> UsageEvents | None:
     """The cost of single runs from a moment on; None if the backend does not report it in time."""
-    from ..core.errors import GatewayError
     from ..upstream import events_source
 
     source = events_source(backend)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from .. import __version__
 from ..config import Settings, take_notify_socket
+from ..core.errors import ErrorKind, GatewayError
 from ..server.access import reachable_from_outside
 from .flags import PROGRAM, add_setting_flags, settings_from
 from .models import models_for_clients
@@ -112,7 +113,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     from ..config.secrets import secrets_in
-    from ..core.errors import ErrorKind, GatewayError
     from ..server.server import raise_soft_limit
     from .running import announced_gateway
 
@@ -210,7 +210,6 @@ async def _sign_in_state(settings: Settings, backend: Backend) -> SignInState:
     import asyncio
 
     from ..accounts.catalogue import each_once
-    from ..core.errors import GatewayError
 
     facts = SignInState()
     try:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, structs
 
 from ..config import ConfigError, Settings
+from ..core.errors import GatewayError
 from .flags import REACHING_CURSOR, add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, say
 from .process import run as run_loop
@@ -142,7 +143,6 @@ def _forget(path: Path) -> int:
 async def _quota(settings: Settings, since: float) -> tuple[dict[str, Any], UsageEvents | None]:
     """The quota and the cost of single runs since then, if Cursor reports them."""
     from ..core.account_usage import unknown_account
-    from ..core.errors import GatewayError
     from ..upstream import open_backend, passes
     from .quota import ask_events, ask_quota
 
