@@ -152,7 +152,7 @@ def _install(arguments: argparse.Namespace, settings: Settings) -> int:
         service.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     changed = _write(manager.path, text)
     remark(unseen(settings))
-    manager.install()
+    manager.do("install")
     say([f"{'Wrote' if changed else 'Kept'} {manager.path}"])
     say(manager.after_install())
     return 0
@@ -171,12 +171,12 @@ def _uninstall(_: argparse.Namespace, settings: Settings) -> int:
     if manager.path.exists():
         problem = manager.problem()
         if not problem:
-            manager.uninstall()
+            manager.do("uninstall")
         manager.path.unlink()
         if problem:
             remark([f"{problem}, so only the file was removed"])
         else:
-            manager.reload()
+            manager.do("reload")
         say([f"Removed {manager.path}"])
     else:
         say(["No service is installed."])
@@ -208,14 +208,14 @@ def _size(count: int) -> str:
 
 def _start(_: argparse.Namespace, __: Settings) -> int:
     manager = _installed()
-    manager.start()
+    manager.do("start")
     say(["Started."])
     return 0
 
 
 def _stop(_: argparse.Namespace, settings: Settings) -> int:
     if (manager := _active()) is not None:
-        manager.stop()
+        manager.do("stop")
         say(["Stopped."])
         return 0
     note = _gateway(settings)
@@ -227,7 +227,7 @@ def _stop(_: argparse.Namespace, settings: Settings) -> int:
 
 def _restart(_: argparse.Namespace, settings: Settings) -> int:
     if (manager := _active()) is not None:
-        manager.restart()
+        manager.do("restart")
         say(["Restarted."])
         return 0
     note = _gateway(settings)

@@ -4,6 +4,7 @@ if a command fails, its own output is shown.
 
 from __future__ import annotations
 
+import getpass
 import os
 import plistlib
 import re
@@ -13,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ..config import Settings
 from .process import CommandFailed
@@ -174,28 +175,35 @@ _ANSWERING: Final = ("initializing", "starting", "running", "degraded", "mainten
 ELSEWHERE: Final = "run `caretway serve` under your own supervisor (docs/deploy.md)"
 
 
-class Manager(Protocol):
+class Manager:
     path: Path
+    commands: Mapping[str, Sequence[Sequence[str]]]
+    """Action -> its commands, in order. One that begins with `-` may fail."""
 
-    def text(self, service: ServiceDefinition) -> str: ...
+    def do(self, action: str) -> None:
+        """`install` starts the service now and at every login, and restarts a running one."""
+        for words in self.commands[action]:
+            if words[0] == "-":
+                _run(words[1:])
+            else:
+                _must(words)
+
+    def text(self, service: ServiceDefinition) -> str:
+        raise NotImplementedError
+
     def problem(self) -> str:
         """Why the manager cannot be used here; empty if it can."""
-        ...
+        raise NotImplementedError
 
-    def install(self) -> None:
-        """Starts the service now and at every login; restarts a running one."""
-
-    def uninstall(self) -> None: ...
-    def reload(self) -> None: ...
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def restart(self) -> None: ...
     def state(self) -> tuple[str, int]:
         """`active` or the manager's own word, and the process id or 0."""
-        ...
+        raise NotImplementedError
 
-    def log_command(self, settings: Settings, lines: int, *, follow: bool) -> list[str]: ...
-    def after_install(self) -> list[str]: ...
+    def log_command(self, settings: Settings, lines: int, *, follow: bool) -> list[str]:
+        raise NotImplementedError
+
+    def after_install(self) -> list[str]:
+        return ["It runs now, and from your next login on.", "  caretway service status    caretway service logs"]
 
 
 def manager_here(environ: Mapping[str, str], home: Path, platform: str = sys.platform) -> Manager:
@@ -206,7 +214,21 @@ def manager_here(environ: Mapping[str, str], home: Path, platform: str = sys.pla
     raise CommandFailed(f"there is no service manager for {platform} here", ELSEWHERE)
 
 
-class Systemd:
+_SYSTEMCTL: Final = ("systemctl", "--user")
+
+
+class Systemd(Manager):
+    commands = {  # noqa: RUF012 - never changed
+        "install": (
+            (*_SYSTEMCTL, "daemon-reload"),
+            (*_SYSTEMCTL, "enable", UNIT),
+            (*_SYSTEMCTL, "restart", UNIT),
+        ),
+        "uninstall": ((*_SYSTEMCTL, "disable", "--now", UNIT),),
+        "reload": ((*_SYSTEMCTL, "daemon-reload"),),
+        **{action: ((*_SYSTEMCTL, action, UNIT),) for action in ("start", "stop", "restart")},
+    }
+
     def __init__(self, environ: Mapping[str, str], home: Path) -> None:
         self.path = unit_path(environ, home)
 
@@ -216,31 +238,11 @@ class Systemd:
     def problem(self) -> str:
         if shutil.which("systemctl") is None:
             return "this machine has no systemd"
-        state = _run(["systemctl", "--user", "is-system-running"]).stdout.strip()
+        state = _run([*_SYSTEMCTL, "is-system-running"]).stdout.strip()
         return "" if state in _ANSWERING else "systemd's user manager does not run here"
 
-    def install(self) -> None:
-        self.reload()
-        _must(["systemctl", "--user", "enable", UNIT])
-        _must(["systemctl", "--user", "restart", UNIT])
-
-    def uninstall(self) -> None:
-        _must(["systemctl", "--user", "disable", "--now", UNIT])
-
-    def reload(self) -> None:
-        _must(["systemctl", "--user", "daemon-reload"])
-
-    def start(self) -> None:
-        _must(["systemctl", "--user", "start", UNIT])
-
-    def stop(self) -> None:
-        _must(["systemctl", "--user", "stop", UNIT])
-
-    def restart(self) -> None:
-        _must(["systemctl", "--user", "restart", UNIT])
-
     def state(self) -> tuple[str, int]:
-        words = ["systemctl", "--user", "show", "--property", "ActiveState,MainPID", UNIT]
+        words = [*_SYSTEMCTL, "show", "--property", "ActiveState,MainPID", UNIT]
         properties = dict(line.partition("=")[::2] for line in _must(words).splitlines())
         return properties.get("ActiveState", "unknown"), int(properties.get("MainPID", "0"))
 
@@ -248,17 +250,27 @@ class Systemd:
         return ["journalctl", "--user", "--unit", NAME, "--lines", str(lines), *(["--follow"] if follow else [])]
 
     def after_install(self) -> list[str]:
-        return [
-            "It runs now, and from your next login on.",
-            "  caretway service status    caretway service logs",
-            f"To run it without a login:   loginctl enable-linger {_user()}",
-        ]
+        return [*super().after_install(), f"To run it without a login:   loginctl enable-linger {getpass.getuser()}"]
 
 
-class Launchd:
+class Launchd(Manager):
     def __init__(self, home: Path) -> None:
         self.path = plist_path(home)
-        self._domain = f"gui/{os.getuid()}"
+        domain = f"gui/{os.getuid()}"
+        self._service = service = f"{domain}/{LABEL}"
+        bootout = ("launchctl", "bootout", service)
+        bootstrap = ("launchctl", "bootstrap", domain, str(self.path))
+        self.commands = {
+            "install": (("-", *bootout), bootstrap),  # bootout fails if none is loaded
+            "uninstall": (("-", *bootout),),
+            "reload": (),  # launchd reads the file when it is loaded
+            "start": (
+                ("-", *bootstrap),
+                ("launchctl", "kickstart", service),
+            ),  # bootstrap fails if it is loaded already
+            "stop": (bootout,),
+            "restart": (("launchctl", "kickstart", "-k", service),),
+        }
 
     def text(self, service: ServiceDefinition) -> str:
         return plist_bytes(service).decode()
@@ -266,28 +278,8 @@ class Launchd:
     def problem(self) -> str:
         return "this machine has no launchctl" if shutil.which("launchctl") is None else ""
 
-    def install(self) -> None:
-        _run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # fails if none is loaded
-        _must(["launchctl", "bootstrap", self._domain, str(self.path)])
-
-    def uninstall(self) -> None:
-        _run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])
-
-    def reload(self) -> None:
-        """Does nothing: launchd reads the file when it is loaded."""
-
-    def start(self) -> None:
-        _run(["launchctl", "bootstrap", self._domain, str(self.path)])  # fails if it is loaded already
-        _must(["launchctl", "kickstart", f"{self._domain}/{LABEL}"])
-
-    def stop(self) -> None:
-        _must(["launchctl", "bootout", f"{self._domain}/{LABEL}"])
-
-    def restart(self) -> None:
-        _must(["launchctl", "kickstart", "-k", f"{self._domain}/{LABEL}"])
-
     def state(self) -> tuple[str, int]:
-        done = _run(["launchctl", "print", f"{self._domain}/{LABEL}"])
+        done = _run(["launchctl", "print", self._service])
         if done.returncode:
             return "inactive", 0
         found = re.search(r"^\s*pid = (\d+)", done.stdout, re.MULTILINE)
@@ -296,21 +288,9 @@ class Launchd:
     def log_command(self, settings: Settings, lines: int, *, follow: bool) -> list[str]:
         return tail_command(settings.log_file or settings.data_dir / "log" / "caretway.log", lines, follow=follow)
 
-    def after_install(self) -> list[str]:
-        return [
-            "It runs now, and from your next login on.",
-            "  caretway service status    caretway service logs",
-        ]
-
 
 def tail_command(file: Path, lines: int, *, follow: bool) -> list[str]:
     return ["tail", "-n", str(lines), *(["-F"] if follow else []), str(file)]
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()
 
 
 def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:

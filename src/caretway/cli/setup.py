@@ -21,7 +21,7 @@ from msgspec import Struct, field, structs
 
 from ..config import Settings, home_directory
 from ..storage.private_file import write_file
-from .clients.edits import EditRefused, applied, undone
+from .clients.edits import applied, undone
 from .clients.table import BY_NAME, ClientProgram
 from .clients.values import FilePlan, Target
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
@@ -118,7 +118,7 @@ def _set_up(
         try:
             before = _baseline(old, plan, now)
             after = applied(plan, now)
-        except EditRefused as problem:
+        except ValueError as problem:
             raise CommandFailed(
                 f"{plan.path} is left alone: {problem}", f"add this by hand: {_by_hand(plan)}"
             ) from problem
@@ -176,7 +176,7 @@ def _undo(client: ClientProgram, journal: Journal, arguments: argparse.Namespace
         now = read_text(file.plan.path)
         try:
             then = undone(file.plan, file.before, file.after, now)
-        except EditRefused as problem:
+        except ValueError as problem:
             raise CommandFailed(
                 f"{file.plan.path} is left alone: {problem}", f"take this out by hand: {_by_hand(file.plan)}"
             ) from problem

@@ -11,10 +11,6 @@ from . import jsonc
 from .values import Entry, FilePlan
 
 
-class EditRefused(Exception):
-    """The file cannot be changed safely; the text is the reason."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Structured:
     load: Callable[[str], Any]
@@ -34,24 +30,20 @@ KINDS: Final = {
 
 
 def applied(plan: FilePlan, before: str | None) -> str:
-    """The file with our entries. Raises EditRefused."""
+    """The file with our entries. Raises ValueError with the reason if it cannot be changed safely."""
     if plan.kind == "whole":
         return plan.text
-    text = before or ""
-    try:
-        if plan.kind == "yaml-list":
-            return put(text, plan.text, plan.mark)
-        kind = KINDS[plan.kind]
-        after = text
-        wanted = kind.load(text) or {}
-        for entry in plan.entries:
-            if kind.find(after, entry.path) != (entry.value,):
-                after = kind.put(after, entry.path, entry.value)
-            wanted = _with(wanted, entry)
-    except ValueError as problem:
-        raise EditRefused(str(problem)) from problem
+    after = before or ""
+    if plan.kind == "yaml-list":
+        return put(after, plan.text, plan.mark)
+    kind = KINDS[plan.kind]
+    wanted = kind.load(after) or {}
+    for entry in plan.entries:
+        if kind.find(after, entry.path) != (entry.value,):
+            after = kind.put(after, entry.path, entry.value)
+        wanted = _with(wanted, entry)
     if not _reads(kind, after, wanted):
-        raise EditRefused("it is written in a way that cannot be added to safely")
+        raise ValueError("it is written in a way that cannot be added to safely")
     return after
 
 
@@ -70,10 +62,7 @@ def undone(plan: FilePlan, before: str | None, after: str, current: str | None) 
         return before
     if plan.kind == "whole":
         return before
-    try:
-        rest = _without(plan, before, current)
-    except ValueError as problem:
-        raise EditRefused(str(problem)) from problem
+    rest = _without(plan, before, current)
     return before if _is_empty(plan, rest) and _is_empty(plan, before or "") else rest
 
 
@@ -94,7 +83,7 @@ def _without(plan: FilePlan, before: str | None, current: str) -> str:
         text = kind.remove(text, entry.path, new)
         wanted = _less(wanted, entry.path, new)
     if not _reads(kind, text, wanted):
-        raise EditRefused("it is written in a way that cannot be taken out safely")
+        raise ValueError("it is written in a way that cannot be taken out safely")
     return text
 
 
@@ -106,7 +95,7 @@ def _is_empty(plan: FilePlan, text: str) -> bool:
 
 def _with(values: Any, entry: Entry) -> Any:
     if not isinstance(values, dict):
-        raise EditRefused("its values are not a table")
+        raise ValueError("its values are not a table")
     key, *rest = entry.path
     inner = _with(values.get(key, {}), Entry(tuple(rest), entry.value)) if rest else entry.value
     return values | {key: inner}
@@ -130,29 +119,26 @@ def _less(values: Any, path: Sequence[str], new: Sequence[Sequence[str]]) -> Any
 # another form is refused. Pure.
 
 
-class NotAList(ValueError):
-    """The file is not a list with one unindented line for each item."""
-
-
 _END: Final = "..."
 """Ends a document; only comments may follow this line."""
 
 
 def check(text: str) -> None:
+    """Raises ValueError if the file is not a list with one unindented line for each item."""
     begun = ended = False
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
         plain = line.rstrip()
         if not plain or plain.lstrip().startswith("#") or (plain == "---" and not begun):
             continue
         if ended:
-            raise NotAList(f"line {number} is after the end of the list")
+            raise ValueError(f"line {number} is after the end of the list")
         if plain == _END:
             ended = True
         elif plain.startswith((" ", "\t")):
             if not begun:
-                raise NotAList(f"line {number} is indented, and ours would not be in the same list")
+                raise ValueError(f"line {number} is indented, and ours would not be in the same list")
         elif not plain.startswith("- ") and plain != "-":
-            raise NotAList(f"line {number} is not an item of a list")
+            raise ValueError(f"line {number} is not an item of a list")
         begun = True
 
 

@@ -14,10 +14,6 @@ _LINE: Final = 220
 """A value up to this length is written on one line, so that a list of models stays readable."""
 
 
-class NotJson(ValueError):
-    """The text is not JSON, even with comments; the message names the place."""
-
-
 @dataclass(slots=True)
 class _Node:
     start: int
@@ -42,9 +38,9 @@ class _Reader:
     at: int = 0
     depth: int = field(default=0)
 
-    def fail(self, what: str) -> NotJson:
+    def fail(self, what: str) -> ValueError:
         line = self.text.count("\n", 0, self.at) + 1
-        return NotJson(f"line {line}: {what}")
+        return ValueError(f"line {line}: {what}")
 
     def skip(self) -> None:
         """Skips white space and comments."""
@@ -145,13 +141,13 @@ def _parsed(text: str) -> _Node | None:
 
 
 def load(text: str) -> Any:
-    """The values; None if there are none. Raises NotJson."""
+    """The values; None if there are none. Raises ValueError."""
     node = _parsed(text)
     return None if node is None else node.value
 
 
 def put(text: str, path: Sequence[str], value: Any) -> str:
-    """The text with `value` at `path`: replaced, or added at the end of its object. Raises NotJson."""
+    """The text with `value` at `path`: replaced, or added at the end of its object. Raises ValueError."""
     root = _parsed(text)
     newline = "\r\n" if "\r\n" in text else "\n"
     if root is None:
@@ -160,7 +156,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     node, depth = root, 0
     while depth < len(path):
         if node.members is None:
-            raise NotJson(f"{'.'.join(path[:depth]) or 'the file'} is not an object")
+            raise ValueError(f"{'.'.join(path[:depth]) or 'the file'} is not an object")
         inner = _last(node.members, path[depth])
         if inner is None:
             break
@@ -196,7 +192,7 @@ def _added(text: str, node: _Node, key: str, value: Any, unit: str, newline: str
 
 def remove(text: str, path: Sequence[str], *, emptied: Sequence[Sequence[str]] = ()) -> str:
     """The text without the value at `path` and without objects of `emptied` that are then empty. Unchanged if there is
-    no such value. Raises NotJson."""
+    no such value. Raises ValueError."""
     text = _removed(text, path)
     for outer in sorted(emptied, key=len, reverse=True):
         if outer and find(text, outer) == ({},):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caretway.cli.clients.jsonc import NotJson, find, load, put, remove
+from caretway.cli.clients.jsonc import find, load, put, remove
 
 PATH = ("provider", "caretway")
 VALUE = {"name": "Caretway", "models": {"a": {}}}
@@ -84,7 +84,7 @@ def test_remove(before: str, after: str) -> None:
     ],
 )
 def test_what_is_no_json_is_refused(text: str, says: str) -> None:
-    with pytest.raises(NotJson, match="^" + says.replace("`", ".") if says.startswith("line") else says):
+    with pytest.raises(ValueError, match="^" + says.replace("`", ".") if says.startswith("line") else says):
         put(text, PATH, 1)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caretway.cli.clients.edits import NotAList, put, remove
+from caretway.cli.clients.edits import put, remove
 
 MARK = '- model_id: "caretway/'
 ITEMS = '- model_id: "caretway/a"\n  model_name: "a"\n- model_id: "caretway/b"\n  model_name: "b"\n'
@@ -24,13 +24,13 @@ def test_items_after_ours_and_other_quotes() -> None:
 
 @pytest.mark.parametrize("text", ["models:\n  - a\n", "[{model_id: own}]\n", "model_id: x\n"])
 def test_other_forms_are_refused(text: str) -> None:
-    with pytest.raises(NotAList, match="line 1 is not an item"):
+    with pytest.raises(ValueError, match="line 1 is not an item"):
         put(text, ITEMS, MARK)
 
 
 def test_a_list_that_is_indented_is_refused() -> None:
     """Ours would end it, and the client could not read the file any more."""
-    with pytest.raises(NotAList, match="line 2 is indented"):
+    with pytest.raises(ValueError, match="line 2 is indented"):
         put("# mine\n  - model_id: own\n    model_name: x\n", ITEMS, MARK)
 
 
@@ -44,5 +44,5 @@ def test_items_stand_before_the_end_of_the_document() -> None:
 
 @pytest.mark.parametrize("text", [OWN + "...\n" + OWN, OWN + "---\n" + OWN])
 def test_two_documents_are_refused(text: str) -> None:
-    with pytest.raises(NotAList, match="line"):
+    with pytest.raises(ValueError, match="line"):
         put(text, ITEMS, MARK)
