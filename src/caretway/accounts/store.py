@@ -23,7 +23,7 @@ import msgspec
 from ..core.errors import ErrorKind, GatewayError
 from ..installation import install_command
 from ..storage.private_file import open_file, try_lock, write_file
-from .account import Account, claims, dump, load
+from .account import Account, dump, issued_at, load
 
 # Reads another program's sign-in from the text of its file (cursor-agent, the official SDK, REFRESH and API key in one
 # string). Another address or an expired key is refused. Pure: the caller reads files.
@@ -37,60 +37,47 @@ KEY_PREFIX: Final = "crsr_"
 _ONE_STRING: Final = re.compile(r"([\x21-\x7b\x7d\x7e]*)\|([\x21-\x7b\x7d\x7e]*)")
 
 
+class _SignInFile(msgspec.Struct, rename="camel"):
+    access_token: str | None = None
+    refresh_token: str | None = None
+    api_key: str | None = None
+    email: str | None = None
+    backend_url: str | None = None
+    api_key_expires_at_ms: float | None = None
+
+
 def read_import(text: str, *, url: str, now: float) -> Account:
     """The account in this text for the address `url`. Raises GatewayError if there is none."""
     text = text.strip()
     if one_string := _ONE_STRING.fullmatch(text):
-        refresh, key = one_string.groups()
-        return _checked(Account(refresh_token=refresh, api_key=key))
-    try:
-        value: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise _nothing()
-    _check_address(value.get("backendUrl"), url)
-    _check_end(value.get("apiKeyExpiresAtMs"), now)
-    access = _word(value, "accessToken")
-    issued = claims(access).get("iat")
-    received = float(issued) if isinstance(issued, int | float) and 0 < issued < now else now
-    refresh, key = _word(value, "refreshToken"), _word(value, "apiKey")
-    if refresh.startswith(KEY_PREFIX):  # some programs store an API key in this field
-        refresh, key = "", key or refresh
-    return _checked(Account(access, refresh, key, received, _word(value, "email")))
-
-
-def _word(value: dict[str, Any], name: str) -> str:
-    word = value.get(name)
-    return word.strip() if isinstance(word, str) else ""
-
-
-def _checked(account: Account) -> Account:
-    if not (account.access_token or account.renewable):
-        raise _nothing()
-    return account
-
-
-def _nothing() -> GatewayError:
-    return GatewayError(
-        ErrorKind.BAD_REQUEST,
-        "There is no sign-in in this file.",
-        hint="Expected cursor-agent's or the official SDK's auth.json, or one line REFRESH|APIKEY.",
-    )
-
-
-def _check_address(named: object, url: str) -> None:
-    if isinstance(named, str) and named.rstrip("/") != url.rstrip("/"):
+        file = _SignInFile(refresh_token=one_string[1], api_key=one_string[2])
+    else:
+        try:
+            file = msgspec.json.decode(text, type=_SignInFile)
+        except (msgspec.DecodeError, RecursionError):
+            file = _SignInFile()
+    if file.backend_url is not None and file.backend_url.rstrip("/") != url.rstrip("/"):
         raise GatewayError(
             ErrorKind.BAD_REQUEST,
-            f"This sign-in belongs to {named}, not to {url}.",
+            f"This sign-in belongs to {file.backend_url}, not to {url}.",
             hint="Name that address with --agent-url if it is what you want.",
         )
-
-
-def _check_end(ends_at_ms: object, now: float) -> None:
-    if isinstance(ends_at_ms, int | float) and ends_at_ms / 1000 <= now:
+    if file.api_key_expires_at_ms is not None and file.api_key_expires_at_ms / 1000 <= now:
         raise GatewayError(ErrorKind.SIGNED_OUT, "The API key in this file has expired.", hint="Run `caretway login`.")
+    access, refresh, key, email = (
+        (word or "").strip() for word in (file.access_token, file.refresh_token, file.api_key, file.email)
+    )
+    if refresh.startswith(KEY_PREFIX):  # some programs store an API key in this field
+        refresh, key = "", key or refresh
+    issued = issued_at(access)
+    account = Account(access, refresh, key, issued if 0 < issued < now else now, email)
+    if not (access or account.renewable):
+        raise GatewayError(
+            ErrorKind.BAD_REQUEST,
+            "There is no sign-in in this file.",
+            hint="Expected cursor-agent's or the official SDK's auth.json, or one line REFRESH|APIKEY.",
+        )
+    return account
 
 
 log = logging.getLogger(__name__)

@@ -46,9 +46,9 @@ GOOD = {
         json.dumps({"accessToken": TOKEN, "refreshToken": "crsr_1"}),
         Account(TOKEN, "", "crsr_1", 9000.0),
     ),
-    "one string": ("refresh|key\n", Account(refresh_token="refresh", api_key="key")),
-    "one string, no key": ("refresh|", Account(refresh_token="refresh")),
-    "one string, no refresh token": ("|key", Account(api_key="key")),
+    "one string": ("refresh|key\n", Account("", "refresh", "key", NOW)),
+    "one string, no key": ("refresh|", Account("", "refresh", "", NOW)),
+    "one string, no refresh token": ("|key", Account("", "", "key", NOW)),
 }
 
 
