@@ -37,11 +37,11 @@ from .core.records import Observer
 from .core.request import SessionMode, TurnRequest
 from .core.turn import Abilities, Backend, StageFactory
 from .cursor.transport.h2_transport import open_transport
+from .dashboard.api import PageApi
 from .dashboard.api import routes as page_routes
 from .dashboard.content import KeptContent
 from .dashboard.notes import PageNotes
 from .dashboard.now import GatewayFacts
-from .dashboard.parts import PageApi
 from .dialects.openai_responses.store import ResponseArchive
 from .dialects.registry import dialects
 from .installation import install_command

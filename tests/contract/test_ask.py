@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-from caretway.cli.ask import footer, message
-from caretway.cli.ask_stream import AnswerEnd
+from caretway.cli.ask import AnswerEnd, footer, message
 
 from .test_commands import ADDRESS, caretway, read_until
 

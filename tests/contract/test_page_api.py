@@ -198,7 +198,7 @@ async def test_a_browser_gets_the_page_and_nothing_may_be_put_into_it(
     (tmp_path / "index.html").write_text("<!doctype html><title>page</title>")
     (tmp_path / "app.js").write_text("export {}")
     (tmp_path / "notes.txt").write_text("not of the page")
-    monkeypatch.setattr("caretway.dashboard.parts.STATIC", tmp_path)
+    monkeypatch.setattr("caretway.dashboard.api.STATIC", tmp_path)
     async with gateway(gateway_key=KEY) as client:
         html = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
         page = await client.http.get("/", headers=html)

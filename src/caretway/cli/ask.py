@@ -5,28 +5,28 @@ words, files and standard input, and marks a simulated answer.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import base64
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from ..config import Settings
+from ..core.errors import ErrorKind, GatewayError
 from ..storage.private_file import open_file, write_file
 from .flags import REACHING_CURSOR, add_setting_flags, given, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say, shown_width
 from .process import run as run_loop
 from .terminal import AnswerFolder, printable, style_for
-
-if TYPE_CHECKING:
-    from .ask_stream import AnswerEnd
 
 NAME: Final = "ask"
 SUMMARY: Final = "ask a model, here in the terminal"
@@ -150,7 +150,6 @@ async def gateway(settings: Settings, *, own: bool) -> AsyncIterator[PlaceToAsk]
 
 async def _ask(settings: Settings, body: dict[str, object], *, own: bool) -> str:
     """Prints the answer and returns its text."""
-    from .ask_stream import AnswerEnd, AnswerHead, AnswerPiece, stream_answer
 
     style, began, first = style_for(sys.stderr), time.monotonic(), 0.0
     folder = AnswerFolder(shown_width(sys.stdout)) if sys.stdout.isatty() else None
@@ -243,3 +242,109 @@ def _decoded(data: bytes, name: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as binary:
         raise CommandFailed(f"{name} is neither text nor an image", "send it as text (UTF-8)", 2) from binary
+
+
+# ---- one question over HTTP
+
+# Also for `mcp serve`. HTTP/1.0, because its answers end with the connection and have no chunks. Independent of the
+# terminal.
+
+PATH: Final = "/v1/chat/completions"
+_LINE_BYTES: Final = 64 * 1024 * 1024
+"""The maximum size of one event, or of a whole answer."""
+_CUT: Final = "The answer ended before it was complete."
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHead:
+    """The status and headers of an answer."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPiece:
+    text: str = ""
+    thinking: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnd:
+    model: str = ""
+    usage: Mapping[str, Any] | None = None
+    finish_reason: str = ""
+
+
+async def stream_answer(
+    url: str, key: str, body: Mapping[str, object]
+) -> AsyncIterator[AnswerHead | AnswerPiece | AnswerEnd | bytes]:
+    """Yields `AnswerHead`, then pieces and an `AnswerEnd`; without streaming, the JSON. Raises GatewayError."""
+    address = urlsplit(url)
+    content = json.dumps(body).encode()
+    head = [
+        f"POST {PATH} HTTP/1.0",
+        f"host: {address.netloc}",
+        "content-type: application/json",
+        f"content-length: {len(content)}",
+        "user-agent: caretway-ask",
+        *([f"authorization: Bearer {key}"] if key else []),
+    ]
+    try:
+        reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=_LINE_BYTES)
+    except OSError as failure:
+        raise GatewayError(ErrorKind.UPSTREAM_DOWN, f"No gateway answers at {url}.", hint="caretway serve") from failure
+    try:
+        writer.write("\r\n".join([*head, "", ""]).encode() + content)
+        await writer.drain()
+        opened = await _head(reader)
+        if opened.status != 200:
+            raise refused(opened.status, await reader.read(_LINE_BYTES))
+        yield opened
+        if not body.get("stream"):
+            yield await reader.read(-1)
+            return
+        async for piece in _events(reader):
+            yield piece
+    except (OSError, asyncio.IncompleteReadError) as failure:
+        raise GatewayError(ErrorKind.UPSTREAM_DOWN, _CUT) from failure
+    finally:
+        writer.close()
+
+
+async def _head(reader: asyncio.StreamReader) -> AnswerHead:
+    lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    fields = [line.partition(":") for line in lines[1:] if line]
+    return AnswerHead(int(lines[0].split(" ", 2)[1]), {name.lower(): value.strip() for name, _, value in fields})
+
+
+async def _events(reader: asyncio.StreamReader) -> AsyncIterator[AnswerPiece | AnswerEnd]:
+    model, finish, usage = "", "", None
+    while line := await reader.readline():
+        if not line.startswith(b"data: "):
+            continue
+        data = line.removeprefix(b"data: ").strip()
+        if data == b"[DONE]":
+            yield AnswerEnd(model, usage, finish)
+            return
+        chunk = json.loads(data)
+        if "error" in chunk:
+            raise refused(0, data)
+        model = chunk.get("model") or model
+        usage = chunk.get("usage") or usage
+        for choice in chunk.get("choices", ()):
+            finish = choice.get("finish_reason") or finish
+            delta = choice.get("delta", {})
+            piece = AnswerPiece(delta.get("content") or "", delta.get("reasoning_content") or "")
+            if piece.text or piece.thinking:
+                yield piece
+    raise GatewayError(ErrorKind.UPSTREAM_DOWN, _CUT)
+
+
+def refused(status: int, body: bytes) -> GatewayError:
+    """The gateway's own error message, or its HTTP status."""
+    try:
+        message = str(json.loads(body)["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        message = f"The gateway answered with HTTP {status}."
+    return GatewayError(ErrorKind.UPSTREAM_ERROR, message)

@@ -6,16 +6,18 @@ printed and not stored.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from datetime import time as daytime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..config import Settings
 from ..config.kinds import duration
@@ -28,15 +30,16 @@ from .process import CommandFailed, log_to_stderr, remark, say
 from .terminal import Style, columns, folded, style_for, terminal_width
 
 if TYPE_CHECKING:
-    from ..usage.budget import UsageBudget
-    from ..usage.key_file import KeyFile
-    from .cluster_keys import ClusterKeyFile
+    from ..cluster.keys import ClusterKeys
+    from ..cluster.spent import RedisSpent
+    from ..usage.key_file import KeyFile, Keys
 
 if TYPE_CHECKING:
     from ..usage.budget import BillingCycle
     from ..usage.key_file import NamedKey
     from ..usage.spent_store import SpentStore
 
+Found = TypeVar("Found")
 _NEW_ONLY: Final = ("name", "expires", "budget", "models", "workspace", "page")
 
 NAME: Final = "key"
@@ -80,7 +83,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     from ..config.data_dir import close_data_dir
     from ..usage.key_file import KeyFile
-    from .cluster_keys import ClusterKeyFile
 
     settings = settings_from(arguments)
     log_to_stderr("warning")
@@ -141,7 +143,6 @@ def _new(arguments: argparse.Namespace, settings: Settings, file: KeyFile | Clus
 
 def _list(arguments: argparse.Namespace, settings: Settings, file: KeyFile | ClusterKeyFile) -> None:
     from ..usage.spent_store import FILE
-    from .cluster_keys import ClusterKeyFile
 
     now = time.time()
     if settings.cluster:
@@ -228,6 +229,39 @@ def expiry(text: str, now: float) -> float:
     if ends <= now:
         raise CommandFailed(f"{text} is in the past", exit_code=2)
     return ends
+
+
+# ---- a cluster's keys
+
+
+class ClusterKeyFile:
+    """The named keys of a cluster in Redis, with the interface of `KeyFile`. Blocks: each call opens its own
+    connection."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def read(self) -> Keys:
+        async def work(cluster: ClusterKeys, _: RedisSpent) -> Keys:
+            return await cluster.read() or ()
+
+        return self._run(work)
+
+    def change(self, work: Callable[[Keys], Keys]) -> Keys:
+        return self._run(lambda cluster, _: cluster.change(work))
+
+    def rows(self, keys: Sequence[NamedKey], now: float) -> list[KeyRow]:
+        """The keys with the usage counted by all gateways."""
+        return self._run(lambda _, spent: shared_rows(keys, spent, now))
+
+    def _run(self, work: Callable[[ClusterKeys, RedisSpent], Awaitable[Found]]) -> Found:
+        async def run() -> Found:
+            from ..cluster.membership import open_keys
+
+            async with AsyncExitStack() as stack:
+                return await work(*open_keys(self._settings, stack))
+
+        return asyncio.run(run())
 
 
 # ---- key list

@@ -20,7 +20,7 @@ from ..core.errors import GatewayError
 from ..usage.prices import PriceList, read_prices
 from ..usage.queries import LedgerQueries, Span
 from ..usage.writing import reading_ledger
-from .ask_stream import AnswerPiece, stream_answer
+from .ask import AnswerPiece, stream_answer
 from .client_gateway import ClientGateway, client_gateway
 from .process import CommandFailed
 from .running import ask as ask_gateway

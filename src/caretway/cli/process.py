@@ -268,3 +268,25 @@ def notify(address: str, *lines: str) -> None:
             link.sendto("\n".join(lines).encode(), place)
     except OSError as failure:
         log.warning("the service manager cannot be notified (NOTIFY_SOCKET is %s): %s", address, failure)
+
+
+# ---- hiding
+
+# Hides this process's environment from the commands of local tools by making the process not dumpable. Linux only.
+#
+# A command inherits no secrets, but could read them in /proc/$PPID/environ. Other processes of the same user cannot
+# read that file of a process that is not dumpable, nor trace it, and it leaves no core dump. Root still can.
+
+_SET_DUMPABLE: Final = 4
+
+
+def hide_from_children() -> bool:
+    """Returns whether the process is hidden."""
+    if sys.platform != "linux":
+        return False
+    import ctypes
+
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False  # libc has no prctl

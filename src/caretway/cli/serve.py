@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr(settings.log_level, secrets_in(settings), settings.log_format, settings.log_file)
     raise_soft_limit(settings.max_connections)
     if settings.local_tools == "all":
-        from .hiding import hide_from_children
+        from .process import hide_from_children
 
         hide_from_children()
 

@@ -28,8 +28,8 @@ from ..sessions.live import TurnView, held_by
 from ..usage.budget import BudgetScope, Level, Measure, used, whose
 from ..usage.prices import AS_OF, SOURCE, FindPrice, age_days
 from ..usage.queries import By, LedgerQueries, Span, Totals, last_answer, last_seen, slots
+from .api import PageApi, body, no_such, query
 from .health import Finding, account_findings, health_view, live_account, local_findings
-from .parts import PageApi, body, no_such, query
 
 NOT_KEPT: Final[Header] = (b"cache-control", b"no-store")
 MAX_ROWS: Final = 400

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import ctypes, os
-from caretway.cli.hiding import hide_from_children
+from caretway.cli.process import hide_from_children
 if os.geteuid() == 0:
     os.setuid(54321)  # root sees everything
     ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # a change of user hides a process too
