@@ -192,8 +192,8 @@ async def test_a_model_that_always_thinks() -> None:
     for strict in (True, False):
         thinks = await catalogue(listing, strict=strict).fit(asking("deep-5-thinking-high@thinking"))
         assert (thinks.model, "without" in thinks.choice.why) == ("deep-5-thinking-high", False)
-    told = await catalogue(listing).fit(asking("deep-6@thinking=false"))
-    assert "without the thinking asked for" in told.choice.why
+    received = await catalogue(listing).fit(asking("deep-6@thinking=false"))
+    assert "without the thinking asked for" in received.choice.why
     with pytest.raises(GatewayError, match="no variant"):
         await catalogue(listing, strict=True).fit(asking("deep-6@thinking=false"))
 

@@ -302,9 +302,13 @@ async def test_without_a_network_it_says_why_and_what_to_type(failure: GatewayEr
     async def sleep(seconds: float) -> None:
         pass
 
-    with pytest.raises(GatewayError) as told:
+    with pytest.raises(GatewayError) as raised:
         await sign_in(INVITATION, call, sleep, lambda: 77.0)
-    assert (told.value.kind, told.value.message, told.value.hint) == (ErrorKind.UPSTREAM_DOWN, message, hint)
+    assert (raised.value.kind, raised.value.message, raised.value.hint) == (
+        ErrorKind.UPSTREAM_DOWN,
+        message,
+        hint,
+    )
 
 
 async def test_the_whole_of_it() -> None:

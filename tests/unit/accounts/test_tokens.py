@@ -187,8 +187,8 @@ async def test_the_end_of_renewals_is_logged_once_with_what_to_type(
     for _ in range(20):
         await login.token()
         endpoint.now += RETRY_S
-    (told,) = caplog.messages
-    assert "It works until 1970-01-13T13:46:40+00:00." in told and "`caretway login`" in told
+    (received,) = caplog.messages
+    assert "It works until 1970-01-13T13:46:40+00:00." in received and "`caretway login`" in received
 
 
 async def test_the_longer_a_token_lives_the_longer_a_failure_waits(endpoint: TokenEndpoint) -> None:

@@ -210,7 +210,7 @@ def plain(text: str, home: Path) -> str:
 
 
 def panes(manner: str, width: int) -> dict[str, str]:
-    told = {}
+    printed = {}
     for name, pane in PANES.items():
         # Always of the same length, or lines would be folded elsewhere.
         home = Path(tempfile.mkdtemp(prefix="cw-", dir="/tmp"))
@@ -219,10 +219,10 @@ def panes(manner: str, width: int) -> dict[str, str]:
             (home / "bin" / "caretway").symlink_to(Path(sys.executable).with_name("caretway"))
             for words in pane.first:
                 shown(Pane(words), words, home, manner, width)
-            told[name] = plain(shown(pane, pane.words, home, manner, width), home)
+            printed[name] = plain(shown(pane, pane.words, home, manner, width), home)
         finally:
             shutil.rmtree(home)
-    return told
+    return printed
 
 
 def load() -> None:

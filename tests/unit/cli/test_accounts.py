@@ -104,8 +104,8 @@ def test_what_of_a_sign_in_each_backend_uses(
     assert account_facts(settings, "agent").credential == f"{for_agent} ({kept.place})"
     with_token = Settings(data_dir=tmp_path, access_token="other")
     for known in (settings, with_token):
-        told = account_facts(known, "sdk").credential
-        assert told == (f"{for_sdk} ({kept.place})" if for_sdk else None)
+        printed = account_facts(known, "sdk").credential
+        assert printed == (f"{for_sdk} ({kept.place})" if for_sdk else None)
 
 
 def test_doctor_knows_who_is_signed_in() -> None:

@@ -150,13 +150,13 @@ def test_config_says_where_values_came_from(tmp_path: Path) -> None:
         CURSOR_API_KEY="crsr_secret",
         CARETWAY_PROT="1",
     )
-    told = json.loads(done.stdout)
-    assert told["session"] == {"value": "fresh", "from": f"file {file}"}
-    assert told["port"] == {"value": 8080, "from": "environment PORT"}
-    assert told["agent_ghost_mode"] == {"value": False, "from": "flag --no-agent-ghost-mode"}
-    assert told["api_key"] == {"value": "set", "from": "environment CURSOR_API_KEY"}
-    assert told["access_token"] == {"value": "not set", "from": "default"}
-    assert list(told) == [setting.name for setting in SETTINGS]
+    printed = json.loads(done.stdout)
+    assert printed["session"] == {"value": "fresh", "from": f"file {file}"}
+    assert printed["port"] == {"value": 8080, "from": "environment PORT"}
+    assert printed["agent_ghost_mode"] == {"value": False, "from": "flag --no-agent-ghost-mode"}
+    assert printed["api_key"] == {"value": "set", "from": "environment CURSOR_API_KEY"}
+    assert printed["access_token"] == {"value": "not set", "from": "default"}
+    assert list(printed) == [setting.name for setting in SETTINGS]
     assert "crsr_secret" not in done.stdout + done.stderr
     assert done.stderr == 'caretway: CARETWAY_PROT is not a setting; did you mean "CARETWAY_PORT"?\n'
 
@@ -226,10 +226,10 @@ def test_config_table_counts_the_advanced_settings_that_nobody_changed() -> None
 
 def test_config_json_is_plain() -> None:
     settings = Settings(workspaces=(Path("/a"),), model_aliases={"a": "b"}, api_key="crsr_secret")
-    told = json.loads(config_command.as_json(settings))
-    assert told["workspaces"]["value"] == ["/a"]
-    assert told["model_aliases"]["value"] == {"a": "b"}
-    assert told["api_key"]["value"] == "set"
+    printed = json.loads(config_command.as_json(settings))
+    assert printed["workspaces"]["value"] == ["/a"]
+    assert printed["model_aliases"]["value"] == {"a": "b"}
+    assert printed["api_key"]["value"] == "set"
 
 
 def test_the_reference_in_docs_is_current(capsys: pytest.CaptureFixture[str]) -> None:

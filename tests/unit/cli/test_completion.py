@@ -72,8 +72,8 @@ def test_fish(typed: list[str], offered: set[str], not_offered: set[str], tmp_pa
 def test_descriptions_keep_their_apostrophes(shell: str, tmp_path: Path) -> None:
     file = tmp_path / "caretway.fish"
     file.write_text(fish(COMMANDS) + "\n")
-    told = _lines([shell, "--no-config", "-c", f"source {file}; complete -C 'caretway set'"])
-    assert "setup\twrite the gateway into a client's own files" in told
+    printed = _lines([shell, "--no-config", "-c", f"source {file}; complete -C 'caretway set'"])
+    assert "setup\twrite the gateway into a client's own files" in printed
 
 
 @pytest.mark.all

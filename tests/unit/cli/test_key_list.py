@@ -62,16 +62,16 @@ def test_colour_only_on_a_terminal() -> None:
 
 
 def test_json_has_everything() -> None:
-    told = as_json(ROWS)["keys"]
-    assert told[3]["budgets"][0] == {
+    printed = as_json(ROWS)["keys"]
+    assert printed[3]["budgets"][0] == {
         "budget": "key.runs=50/day",
         "limit": 50.0,
         "spent": 41,
         "resets_at": round(NOW + 3600),
     }
-    assert [each["page"] for each in told] == [False, False, True, False, False]
-    assert told[4]["name"] == "the-longest-name-that-a-key-can-have.1234"
-    assert (told[2]["last_used_at"], told[2]["runs"], told[2]["workspace"]) == (None, 0, None)
+    assert [each["page"] for each in printed] == [False, False, True, False, False]
+    assert printed[4]["name"] == "the-longest-name-that-a-key-can-have.1234"
+    assert (printed[2]["last_used_at"], printed[2]["runs"], printed[2]["workspace"]) == (None, 0, None)
 
 
 async def test_what_is_counted_is_read(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def test_a_mistake_is_one_sentence(typed: Sequence[str], says: str, capsys: pyte
     with pytest.raises(SystemExit) as ended:
         main(typed)
     assert ended.value.code == 2
-    told, _, see = capsys.readouterr().err.partition(" (see: caretway ")
-    assert told == f"caretway: {says}" and see.endswith("--help)\n")
+    printed, _, see = capsys.readouterr().err.partition(" (see: caretway ")
+    assert printed == f"caretway: {says}" and see.endswith("--help)\n")
 
 
 def test_a_flag_without_its_command_is_told_where_it_belongs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -150,8 +150,8 @@ def test_instructions_say_how_to_point_a_client_here() -> None:
     assert not any("dashboard" in line for line in brought), "clients with accounts of their own have none"
     twice = instructions(URL, SignInState(False, "sign in first", trouble="sign in first"), PLAIN, 80)
     assert [line for line in twice if "sign in first" in line] == ["  signed in  no: sign in first"]
-    told = SignInState(False, "word " * 40, ("a-rather-long-model-id",) * 9)
-    assert max(len(line) for line in instructions(URL, told, PLAIN, 60)[:-2]) <= 60
+    report = SignInState(False, "word " * 40, ("a-rather-long-model-id",) * 9)
+    assert max(len(line) for line in instructions(URL, report, PLAIN, 60)[:-2]) <= 60
 
 
 @pytest.mark.parametrize(
@@ -225,14 +225,14 @@ STOPPING = [
 ]
 
 
-@pytest.mark.parametrize(("stopped_by", "turns", "told"), STOPPING)
+@pytest.mark.parametrize(("stopped_by", "turns", "report"), STOPPING)
 async def test_stopping_says_what_it_waits_for(
-    stopped_by: signal.Signals, turns: Turns, told: str, capsys: pytest.CaptureFixture[str]
+    stopped_by: signal.Signals, turns: Turns, report: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A parked turn waits for a client; nobody waits for it."""
     gateway: Any = StandInGateway(StandInBackend(), stopped_by, capsys, turns)
     await serve(Settings(), lambda _settings: gateway, PLAIN, gateway.stopped)
-    assert capsys.readouterr().err == (f"caretway: stopping: {told}\n" if told else "")
+    assert capsys.readouterr().err == (f"caretway: stopping: {report}\n" if report else "")
 
 
 def test_stopping_that_takes_long_for_another_reason() -> None:

@@ -28,11 +28,11 @@ def test_flags_are_passed_on_and_paths_are_absolute(tmp_path: Path, monkeypatch:
 
 def test_variables_that_the_service_does_not_see_are_named_without_their_values() -> None:
     environ = {"HOME": "/home/anna", "CURSOR_API_KEY": "key_secret", "CARETWAY_LOG_LEVEL": "debug"}
-    told = "\n".join(unseen(load({"port": "1"}, environ)))
-    assert "CURSOR_API_KEY; keep the key with: caretway login --api-key-stdin" in told
-    assert "CARETWAY_LOG_LEVEL; caretway config set log_level VALUE" in told
-    assert "key_secret" not in told
-    assert "port" not in told
+    printed = "\n".join(unseen(load({"port": "1"}, environ)))
+    assert "CURSOR_API_KEY; keep the key with: caretway login --api-key-stdin" in printed
+    assert "CARETWAY_LOG_LEVEL; caretway config set log_level VALUE" in printed
+    assert "key_secret" not in printed
+    assert "port" not in printed
 
 
 def test_launchd_gets_a_log_file(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_what_is_left_is_listed(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("")
     environ = {"HOME": str(tmp_path), "CARETWAY_DATA_DIR": str(data), "CARETWAY_CONFIG": str(config)}
-    told = "\n".join(left_behind(load({}, environ)))
+    printed = "\n".join(left_behind(load({}, environ)))
     for words in (f"rm -r {data}", str(config), "caretway setup opencode --undo"):
-        assert words in told
+        assert words in printed
 
 
 def test_a_platform_without_a_manager_is_told_what_to_do() -> None:
@@ -104,8 +104,8 @@ def test_without_a_user_manager_nothing_is_written_and_a_file_can_be_removed(
     unit = tmp_path / "cfg" / "systemd" / "user" / "caretway.service"
     assert not unit.exists()
     assert main(["service", "status"]) == 3
-    told = capsys.readouterr().out
-    assert "run `caretway serve`" in told and "caretway service install" not in told, "nobody is sent in a circle"
+    printed = capsys.readouterr().out
+    assert "run `caretway serve`" in printed and "caretway service install" not in printed, "nobody is sent in a circle"
     unit.parent.mkdir(parents=True)
     unit.write_text("[Unit]")
     assert main(["service", "status"]) == 3

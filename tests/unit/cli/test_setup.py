@@ -18,10 +18,10 @@ WHOLE = "caretway setup opencode --print"
 )
 def test_a_long_row_keeps_its_beginning_and_its_end(lines: int, shown: int, left_out: str) -> None:
     row = [f"+{number}" for number in range(lines)]
-    told = shortened(row, WHOLE)
-    assert len(told) == shown
-    assert (told[0], told[-1]) == (row[0], row[-1])
-    assert [line for line in told if "more lines" in line] == ([f"{left_out}; all: {WHOLE}"] if left_out else [])
+    report = shortened(row, WHOLE)
+    assert len(report) == shown
+    assert (report[0], report[-1]) == (row[0], row[-1])
+    assert [line for line in report if "more lines" in line] == ([f"{left_out}; all: {WHOLE}"] if left_out else [])
 
 
 def test_short_rows_between_lines_that_stay_are_whole() -> None:

@@ -31,8 +31,8 @@ def test_a_real_shell_reads_them_too(width: int) -> None:
     lines = [*comment("a gateway " * 12, width), *export("SETTINGS", text, width)]
     lines += command(["printf", "'%s|'", '"$SETTINGS"', "-c", "'x y'"], width)
     done = subprocess.run(["sh", "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
-    told, *words = done.stdout.split("|")
-    assert json.loads(told) == value
+    printed, *words = done.stdout.split("|")
+    assert json.loads(printed) == value
     assert words == ["-c", "x y", ""]
     assert width == 0 or max(map(len, lines)) <= 60
 

@@ -91,11 +91,11 @@ def a_day(directory: Path) -> Path:
             run(number, origin=opencode, usage=RunUsage(181_000, 900, 150_000), conversation=conversation, **composer),
         ]
     for number in range(40, 52):
-        told = RunUsage(45_000, 2_000, 21_000, 12_000, 700)
+        figures = RunUsage(45_000, 2_000, 21_000, 12_000, 700)
         changed = {"session": "replayed", "reason": "the tools changed", "conversation": "review"}
         records += [
             response(caller=claude.caller, usage=Usage(45_000, 2_000, 21_000), **changed, **sonnet),
-            run(number, origin=claude, usage=told, ended_at=NOW + 86_400, **changed, **sonnet),
+            run(number, origin=claude, usage=figures, ended_at=NOW + 86_400, **changed, **sonnet),
         ]
     records += [
         response(session="replayed", reason="no known conversation begins like this", caller=codex.caller, **auto),
@@ -172,15 +172,20 @@ def command(capsys: pytest.CaptureFixture[str], directory: Path, *arguments: str
 
 def test_json_and_csv_have_every_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept(tmp_path, *(run(number, model=f"=model {number}", usage=RunUsage(number, 1)) for number in range(50)))
-    told = json.loads(command(capsys, tmp_path, "all", "--json"))
-    assert len(told["rows"]) == 50
-    assert told["rows"][0] | {"model": "=model 49", "input": 49, "output": 1, "tokens": 50} == told["rows"][0]
-    assert (told["by"], told["quota"], told["total"]["runs"], told["total"]["cents"]) == ("model", None, 50, None)
-    assert told["prices"]["as_of"] == "2026-09-11"
+    figures = json.loads(command(capsys, tmp_path, "all", "--json"))
+    assert len(figures["rows"]) == 50
+    assert figures["rows"][0] | {"model": "=model 49", "input": 49, "output": 1, "tokens": 50} == figures["rows"][0]
+    assert (figures["by"], figures["quota"], figures["total"]["runs"], figures["total"]["cents"]) == (
+        "model",
+        None,
+        50,
+        None,
+    )
+    assert figures["prices"]["as_of"] == "2026-09-11"
     rows = list(csv.DictReader(io.StringIO(command(capsys, tmp_path, "all", "--csv"))))
     assert len(rows) == 50
     assert rows[0]["model"] == "'=model 49", "no formula"
-    assert sum(int(row["input"]) for row in rows) == told["total"]["input"] == sum(range(50))
+    assert sum(int(row["input"]) for row in rows) == figures["total"]["input"] == sum(range(50))
     shown = command(capsys, tmp_path, "all")
     assert "the 20 largest; --json and --csv have all" in shown
 
@@ -218,8 +223,8 @@ def test_a_file_with_a_damaged_page(flag: str, tmp_path: Path, capsys: pytest.Ca
 def test_own_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept(tmp_path, run(1, model="default", variant="default@optimization=cost", usage=RunUsage(1_000_000, 0)))
     (tmp_path / "own.toml").write_text("[prices.default]\ninput = 2\noutput = 4\n")
-    told = command(capsys, tmp_path, "all", "--config", str(tmp_path / "own.toml"))
-    assert "$2.00" in told and "and your own" in told
+    figures = command(capsys, tmp_path, "all", "--config", str(tmp_path / "own.toml"))
+    assert "$2.00" in figures and "and your own" in figures
     (tmp_path / "own.toml").write_text('[prices.default]\ninput = "much"\noutput = 4\n')
     assert main(["usage", "--data-dir", str(tmp_path), "--config", str(tmp_path / "own.toml")]) == 2
     assert "default: `input` is a number of dollars" in capsys.readouterr().err

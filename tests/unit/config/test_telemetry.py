@@ -31,7 +31,7 @@ def test_plans(environ: dict[str, str], plan: TelemetryPlan) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "told", "plan"),
+    ("environ", "report", "plan"),
     [
         (AT | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", TelemetryPlan()),
         (
@@ -42,9 +42,9 @@ def test_plans(environ: dict[str, str], plan: TelemetryPlan) -> None:
         (AT | {"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER=zipkin", TelemetryPlan(False, True)),
     ],
 )
-def test_what_is_not_spoken_is_told_once(environ: dict[str, str], told: str, plan: TelemetryPlan) -> None:
+def test_what_is_not_spoken_is_told_once(environ: dict[str, str], report: str, plan: TelemetryPlan) -> None:
     found = telemetry_plan(environ)
     (problem,) = found.problems
-    assert problem.startswith(told)
+    assert problem.startswith(report)
     assert "set it to" in problem
     assert (found.traces, found.metrics) == (plan.traces, plan.metrics)

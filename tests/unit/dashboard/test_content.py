@@ -58,9 +58,9 @@ def test_the_newest_steps_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     kept.keep = True
     for n in range(100):
         heard(kept, "one", f"step {n}", Text("yes " * 10))
-    told = kept.steps("one")
-    assert told is not None
-    assert told[-1]["said"] == "step 99" and 1 < len(told) < 100
+    received = kept.steps("one")
+    assert received is not None
+    assert received[-1]["said"] == "step 99" and 1 < len(received) < 100
 
 
 def test_arguments_that_nest_too_deeply_are_no_failure() -> None:

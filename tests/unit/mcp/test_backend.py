@@ -96,9 +96,9 @@ async def test_a_mixed_step_parks_for_the_client(abilities: Abilities) -> None:
     if abilities.parks:
         assert inner.turns[0].submitted[0][1] == [Text("and hurry")]
     else:
-        told = inner.requests[-1].messages
-        assert told[1] == Message(Role.ASSISTANT, (ToolCall("1", QUICK, "{}"), ToolCall("2", "read", '{"p":1}')))
-        assert told[-1] == Message(Role.USER, (Text("and hurry"),))
+        received = inner.requests[-1].messages
+        assert received[1] == Message(Role.ASSISTANT, (ToolCall("1", QUICK, "{}"), ToolCall("2", "read", '{"p":1}')))
+        assert received[-1] == Message(Role.USER, (Text("and hurry"),))
 
 
 async def test_bridged_results_wait_with_the_parked_turn(abilities: Abilities) -> None:
@@ -214,8 +214,8 @@ async def test_the_loop_guard_is_asked(abilities: Abilities) -> None:
     reply = await reply_of(turn)
     assert reply.error is not None
     assert reply.error.kind is ErrorKind.TOOL_LOOP
-    told = [one.text for one in heard(inner)]
-    assert [("Note from the gateway" in one) for one in told] == [False, False, True]
+    received = [one.text for one in heard(inner)]
+    assert [("Note from the gateway" in one) for one in received] == [False, False, True]
 
 
 async def test_the_snapshot_is_the_inner_turns() -> None:
@@ -270,11 +270,11 @@ async def test_a_lost_run_is_told_the_bridged_results_and_runs_no_tool_twice() -
     tools, inner = Tools(), ScriptedBackend([lost, ScriptedTurn([[TextDelta("done"), TurnEnded()]])])
     reply = await reply_of(await started(inner, tools))
     assert (reply.text, reply.error) == ("done", None)
-    told = inner.requests[1]
-    assert [part for message in told.messages for part in message.parts if isinstance(part, ToolResult)] == [
+    received = inner.requests[1]
+    assert [part for message in received.messages for part in message.parts if isinstance(part, ToolResult)] == [
         result("1", "quick says {}")
     ]
-    assert (told.reopened, lost.closed) == (1, 1)
+    assert (received.reopened, lost.closed) == (1, 1)
 
 
 async def test_results_that_a_lost_run_cannot_take_are_told_to_a_new_one() -> None:

@@ -97,7 +97,7 @@ def test_structured_content_is_said_once(content: list[dict[str, Any]], structur
 @pytest.mark.parametrize(("limit", "kept", "lost"), [(10, "äöü123", 0), (9, "äöü123", 0), (7, "äöü1", 2), (3, "ä", 6)])
 def test_what_is_too_long_is_cut_between_characters(limit: int, kept: str, lost: int) -> None:
     pieces = cut([Text("äöü"), Image(b"1", "image/png"), Text("123")], limit)
-    told = [piece.text for piece in pieces if isinstance(piece, Text)]
+    received = [piece.text for piece in pieces if isinstance(piece, Text)]
     note = f"\n[Cut by the gateway: {lost} more bytes. Ask for less at a time.]" if lost else ""
-    assert "".join(told) == kept + note
+    assert "".join(received) == kept + note
     assert Image(b"1", "image/png") in pieces

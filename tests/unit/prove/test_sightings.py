@@ -53,11 +53,11 @@ def test_first_checkpoints(moments: list[Moment], facts: dict[str, Any]) -> None
 
 
 def test_usage() -> None:
-    told = {"input_tokens": 40, "output_tokens": 5, "usage_told": True, "cache_in_input": True, "cache_absurd": False}
-    assert watching.usage([ENDED]) == told
-    assert watching.usage([m(1, "ended", "", "", 40, 5, 30, 20)]) == told | {"cache_in_input": False}
-    assert watching.usage([m(1, "ended", "", "", 40, 5, 9000, 0)]) == told | {"cache_absurd": True}
-    assert watching.usage([m(0, "checkpoint", "", "", 9000, 0), m(1, "ended", "", "", 40, 5, 9000, 0)]) == told | {
+    found = {"input_tokens": 40, "output_tokens": 5, "usage_told": True, "cache_in_input": True, "cache_absurd": False}
+    assert watching.usage([ENDED]) == found
+    assert watching.usage([m(1, "ended", "", "", 40, 5, 30, 20)]) == found | {"cache_in_input": False}
+    assert watching.usage([m(1, "ended", "", "", 40, 5, 9000, 0)]) == found | {"cache_absurd": True}
+    assert watching.usage([m(0, "checkpoint", "", "", 9000, 0), m(1, "ended", "", "", 40, 5, 9000, 0)]) == found | {
         "cache_in_input": False
     }
     assert watching.usage([m(1, "ended", "", "", 0, 0, 0, 0)])["usage_told"] is False
@@ -67,7 +67,7 @@ def test_usage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "facts"),
+    ("found", "facts"),
     [
         (['{"k', '{"key', '{"key": 1}'], {"argument_text": "all so far"}),
         (['{"k', "ey", '": 1}'], {"argument_text": "pieces"}),
@@ -75,8 +75,8 @@ def test_usage() -> None:
         (["", '{"key": 1}'], {}),
     ],
 )
-def test_arguments(told: list[str], facts: dict[str, Any]) -> None:
-    assert watching.arguments([m(1, "partial", "a", text) for text in told]) == facts
+def test_arguments(found: list[str], facts: dict[str, Any]) -> None:
+    assert watching.arguments([m(1, "partial", "a", text) for text in found]) == facts
 
 
 def test_ids() -> None:

@@ -117,8 +117,8 @@ def test_the_automatic_choice_has_the_smallest_window_of_the_list(
     target = Target("http://127.0.0.1:4000", "local", models, "default")
     assert target.window == expected
     assert [model.window for model in models if model.id != "default"] == [*windows.values()][1:]
-    told = BY_NAME["claude"].launch(target).environment.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW")
-    assert told == (str(expected) if expected else None)
+    printed = BY_NAME["claude"].launch(target).environment.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+    assert printed == (str(expected) if expected else None)
 
 
 @each_client

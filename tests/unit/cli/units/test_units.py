@@ -68,7 +68,7 @@ def test_where_the_unit_is() -> None:
 
 
 def test_launchd_starts_it_again_after_a_crash_only() -> None:
-    told = plistlib.loads(service_manager.plist_bytes(ALONE))
-    assert told["ProgramArguments"] == list(ALONE.command)
-    assert told["KeepAlive"] == {"SuccessfulExit": False}
+    printed = plistlib.loads(service_manager.plist_bytes(ALONE))
+    assert printed["ProgramArguments"] == list(ALONE.command)
+    assert printed["KeepAlive"] == {"SuccessfulExit": False}
     assert service_manager.plist_path(Path("/Users/anna")).name == "dev.caretway.gateway.plist"
