@@ -169,7 +169,7 @@ async def test_the_list_shows_last_use_and_totals(tmp_path: Path) -> None:
     assert told[0]["last_used_at"] > told[0]["made_at"] - 1
     assert told[0]["budgets"][0]["spent"] == 3
     shown = caretway(tmp_path, "list").stdout
-    assert "just now" in shown and "3 of 50 runs today (6 %)" in shown and "never" in shown
+    assert "  now  " in shown and "3 of 50 runs today (6 %)" in shown and "never" in shown
 
 
 async def test_a_turn_belongs_to_the_key_that_opened_it(tmp_path: Path) -> None:
