@@ -278,12 +278,10 @@ _SECRET: Final = {"authorization": b"\x1f\x08"}
 
 
 def field_block(fields: Iterable[tuple[str, str]]) -> bytes:
-    return b"".join([_field(name, value) for name, value in fields])
-
-
-def _field(name: str, value: str) -> bytes:
-    pair = (name, value)
-    return _INDEXED[pair] if pair in _INDEXED else _begin(name) + _text(value)
+    block = b""
+    for field in fields:
+        block += _INDEXED[field] if field in _INDEXED else _begin(field[0]) + _text(field[1])
+    return block
 
 
 @lru_cache(maxsize=64)  # only names: few and not secret

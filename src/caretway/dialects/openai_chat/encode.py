@@ -179,7 +179,8 @@ class ChatEncoder:
                 case ev.Note(key=key, value=value):
                     self._notes = {**self._notes, key: value}
                 case ev.TurnPaused() | ev.TurnEnded():
-                    self._begin(out)
+                    if not self._begun:
+                        self._begin(out)
                     self._finish(event.reason if isinstance(event, ev.TurnEnded) else ev.StopReason.END, out)
                 case ev.TurnFailed(error=error):
                     self._over = True
