@@ -201,6 +201,7 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
         _row(_BY_CHANGE, _F.NONE_LEFT, (), _R.GIVE_UP, "nothing else is left to try", quiet=True),
         _row(_BY_CHANGE, _F.SEEN, (), _R.GIVE_UP, "a run that answered lacks nothing", quiet=True),
         _row(_ANY, _F.CALLS, _F.HALF_CALL, _R.HAND_OVER, "the client has the calls; its results start a fresh run"),
+        _row(_ANY, (_F.NO_RESUME, _F.SEEN), (), _R.GIVE_UP, "the client has a part of the answer", quiet=True),
         _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "every new run ended without progress"),
         _row(
             (_L.UNHEARD, _L.HOST),
@@ -220,7 +221,6 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
         _row(_NO_WAY_BACK, _F.WORKED, (), _R.GIVE_UP, "tools ran in the gateway, and a fresh run would run them again"),
         _row(_NO_WAY_BACK, (), (), _R.FRESH_RUN, "the history is sent to a fresh run"),
         _row(_L.TOKEN, (), _F.UNRECORDED, _R.NEW_TOKEN, "a newer token may be accepted"),
-        _row(_ANY, (_F.NO_RESUME, _F.SEEN), (), _R.GIVE_UP, "the client has a part of the answer", quiet=True),
         _row(_ANY, (_F.NO_RESUME, _F.IN_CHAT), (), _R.FRESH_RUN, "the message may be in the chat already"),
         _row(_ANY, _F.NO_RESUME, (), _R.NEW_RUN, "the client has nothing yet"),
         _row(_L.SHAPE, (), _F.UNRECORDED, _R.OTHER_NAME, "the model has another name"),

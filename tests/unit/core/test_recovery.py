@@ -101,6 +101,7 @@ ROWS: Final[list[tuple[Situation, Remedy]]] = [
     (situation(L.PROGRAM, F.NO_RESUME, F.SEEN), GIVE_UP),
     (situation(L.PROGRAM, F.NO_RESUME, F.IN_CHAT), FRESH),
     (situation(L.PROGRAM, F.NO_RESUME, runs=2), GIVE_UP),
+    (situation(L.PROGRAM, F.NO_RESUME, F.SEEN, runs=2), GIVE_UP),
     (situation(L.CUT, F.NO_RESUME), Remedy.NEW_RUN),
     (situation(L.TOKEN, F.NO_RESUME), Remedy.NEW_TOKEN),
     # a request

@@ -116,6 +116,7 @@ class AcpToolTurn(AcpTurn):
         held, self._paused, self._resting = self._paused.later, None, False
         self._heard_at = self._loop.time()
         self._answering = False
+        self._runs.opened = 0  # results are progress
         self._named.next_step(demanded)
         self._host.unparked(self)
         self._translator.resumed(sum(map(result_chars, given)))
