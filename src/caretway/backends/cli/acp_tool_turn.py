@@ -108,7 +108,7 @@ class AcpToolTurn(AcpTurn):
         open_calls = {call.id: call for call in self._calls.values() if call.shown and not call.answer.done()}
         given = [result for result in results if result.call_id in open_calls]
         lost = self._gone or any(call.gone for call in open_calls.values()) or self._closing.done()
-        if self._paused is None or lost or len(given) < len(open_calls):
+        if self._paused is None or lost or not open_calls or len(given) < len(open_calls):
             raise GatewayError(ErrorKind.TURN_GONE, "cursor-agent does not wait for these results any more.")
         if demanded and any(not call.shown for call in self._calls.values()):
             raise GatewayError(ErrorKind.TURN_GONE, "The model has made more calls, and a certain one is demanded.")
@@ -141,10 +141,6 @@ class AcpToolTurn(AcpTurn):
     async def _open_session(self, agent: AcpAgent) -> None:
         if not agent.takes_mcp:
             self._refuse("this build takes no MCP servers over HTTP", for_good=True)
-        if self._url:  # the address of a process that died
-            self._host.withdraw(self._url)
-            self._calls.clear()
-            self._announced.clear()
         try:
             self._url = await self._host.offer(self)
         except OSError as failure:
@@ -160,11 +156,21 @@ class AcpToolTurn(AcpTurn):
         await self._first_of(looked, LOOKED_AT_S)
         looked.cancel()
 
+    def _begins_again(self) -> None:
+        """The calls of the lost process are not shown, because the next process makes them again."""
+        self._drop_calls()
+        self._calls.clear()
+        self._announced.clear()
+
     def _left(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         self._gone = self._gone or self._paused is not None
         self._host.unparked(self)
+        self._drop_calls()
+
+    def _drop_calls(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._url:
             self._host.withdraw(self._url)
         for call in self._calls.values():

@@ -248,6 +248,10 @@ class AcpTurn:
                     raise GatewayError(ErrorKind.TURN_GONE, "The resumed session broke off.") from error
                 if step.remedy is not Remedy.NEW_RUN:
                     raise replace(error, message=step.message(error.message)) from error
+                self._begins_again()
+
+    def _begins_again(self) -> None:
+        """Hook for subclasses: the process is lost, and another one gets the prompt."""
 
     async def _prompted(self) -> None:
         work = self._launch.work
