@@ -27,7 +27,7 @@ from ..usage.spent_store import kept_cycle, last_uses, spent_since
 from .figures import ago, compact, dollars
 from .flags import add_setting_flags, settings_from
 from .process import CommandFailed, log_to_stderr, remark, say
-from .terminal import Style, columns, folded, style_for, terminal_width
+from .terminal import Style, columns, pairs, style_for, terminal_width
 
 if TYPE_CHECKING:
     from ..cluster.keys import ClusterKeys
@@ -366,7 +366,7 @@ def as_table(rows: Sequence[KeyRow], now: float, style: Style, width: int = 80) 
         details.append(("opens", "the dashboard" if key.page else "", style.dim))
         table.append(line if not key.expired(now) else line.removesuffix("expired") + style.bad("expired"))
         for label, text, mark in details:
-            table += _detail(label, text, width, mark) if text else []
+            table += pairs([(label, text)], Style(), width=_LABEL, screen=width, mark=mark) if text else []
     return table
 
 
@@ -386,12 +386,6 @@ def _level(level: Level) -> str:
     if level.budget.scope is not BudgetScope.KEY:
         return str(level.budget)
     return f"{notice(level).partition(': ')[2]}"
-
-
-def _detail(label: str, text: str, width: int, mark: Callable[[str], str]) -> list[str]:
-    pieces = folded(text, width - _LABEL - 4)
-    labels = [label, *[""] * (len(pieces) - 1)]
-    return [f"  {one.ljust(_LABEL)}  {mark(piece)}".rstrip() for one, piece in zip(labels, pieces, strict=True)]
 
 
 def _day(at: float) -> str:

@@ -243,7 +243,7 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
     lines = [style.bold(f"Caretway {__version__}")]
     lines += pairs([("address", style.bold(base_url)), ("backend", shown)], style, width=_LABELS)
     if settings.origin("port") == "environment PORT":
-        lines += _folded("port", "from the variable PORT; CARETWAY_PORT or --port wins", width, style)
+        lines += _row("port", "from the variable PORT; CARETWAY_PORT or --port wins", width, style)
     if standing == "simulated":
         lines += ["", *style.loud([line for text in _simulated(settings) for line in _at_most(text, width - 4)]), ""]
     if asks_for_a_key(settings):
@@ -252,11 +252,11 @@ def opening(settings: Settings, base_url: str, backend: str, standing: str, styl
         clear = "" if settings.tls_cert else ", in the clear: set --tls-cert and --tls-key"
         what = "this gateway" if settings.auth_mode == "passthrough" else "your Cursor account"
         warning = f"anyone with the key can use {what} from other machines{clear}"
-        lines += _folded("warning", warning, width, style, style.bad)
+        lines += _row("warning", warning, width, style, style.bad)
     if settings.trace is not None:
         what = "WITH prompts and answers" if settings.trace_content else "without prompts, answers, keys and tokens"
         note = f"wire traffic is recorded in {settings.trace}, {what}"
-        lines += _folded("trace", note, width, style, style.careful)
+        lines += _row("trace", note, width, style, style.careful)
     return lines
 
 
@@ -277,16 +277,16 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
     lines: list[str] = []
     if account.brought:
         listed_by = f"those of each account: GET {base_url}/v1/models with its key"
-        lines += _folded("account", f"{EACH_ITS_OWN}; no sign-in here", width, style)
-        lines += _folded("models", listed_by, width, style)
+        lines += _row("account", f"{EACH_ITS_OWN}; no sign-in here", width, style)
+        lines += _row("models", listed_by, width, style)
     if account.signed_in is not None or account.detail:
         word = {True: "yes", False: "no", None: "unknown"}[account.signed_in]
         state = f"{word}: {account.detail}" if account.detail else word
-        lines += _folded("signed in", state, width, style, str if account.signed_in else style.bad)
+        lines += _row("signed in", state, width, style, str if account.signed_in else style.bad)
     if account.trouble and account.trouble != account.detail:
-        lines += _folded("models", account.trouble, width, style, style.careful)
+        lines += _row("models", account.trouble, width, style, style.careful)
     elif account.models:
-        lines += _folded("models", fitted(account.models, max(_LEAST_ROOM, width - _LABELS - 4)), width, style)
+        lines += _row("models", fitted(account.models, max(_LEAST_ROOM, width - _LABELS - 4)), width, style)
     rows = [
         ("OpenAI", f"OPENAI_BASE_URL={base_url}/v1"),
         ("", f"OPENAI_API_KEY={key}"),
@@ -299,7 +299,7 @@ def instructions(base_url: str, account: SignInState, style: Style, width: int, 
         rows.append(("dashboard", "caretway open         (in a browser)"))
     lines += pairs(rows, style, width=_LABELS)
     if command := not_on_path():
-        lines += _folded("command", f"caretway is not on your PATH: it is {command}", width, style)
+        lines += _row("command", f"caretway is not on your PATH: it is {command}", width, style)
     return lines
 
 
@@ -307,10 +307,8 @@ def _at_most(text: str, room: int) -> list[str]:
     return [text] if len(text) <= room else wrap(text, max(_LEAST_ROOM, room), break_on_hyphens=False)
 
 
-def _folded(label: str, value: str, width: int, style: Style, mark: Callable[[str], str] = str) -> list[str]:
-    """A row whose value is folded to the width."""
-    first, *rest = wrap(value, max(_LEAST_ROOM, width - _LABELS - 4), break_on_hyphens=False) or [""]
-    return pairs([(label, mark(first)), *(("", mark(line)) for line in rest)], style, width=_LABELS)
+def _row(label: str, value: str, width: int, style: Style, mark: Callable[[str], str] = str) -> list[str]:
+    return pairs([(label, value)], style, width=_LABELS, screen=width, mark=mark)
 
 
 def not_on_path() -> str:

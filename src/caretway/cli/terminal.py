@@ -6,7 +6,7 @@ Text in, text out; only `style_for` inspects a stream. Frames are plain ASCII, s
 
 import re
 import shutil
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from textwrap import wrap
 from types import MappingProxyType
 from typing import Final, TextIO
@@ -59,17 +59,23 @@ def style_for(stream: TextIO) -> Style:
 
 
 def pairs(
-    rows: Sequence[tuple[str, str]], style: Style, *, width: int = 0, indent: str = GAP, screen: int = 0
+    rows: Sequence[tuple[str, str]],
+    style: Style,
+    *,
+    width: int = 0,
+    indent: str = GAP,
+    screen: int = 0,
+    mark: Callable[[str], str] = str,
 ) -> list[str]:
     """`label  value` lines with aligned values, at least `width` after the labels' start. Values without colour are
-    folded to `screen` columns."""
+    folded to `screen` columns; `mark` colours each line of a value."""
     column = max([width, *(len(label) for label, _ in rows)])
     room = max(_LEAST_ROOM, screen - len(indent) - column - len(GAP)) if screen else 0
     lines = []
     for label, value in rows:
         parts = wrapped(value, room) if 0 < room < len(value) and "\x1b" not in value else [value]
         for name, part in zip([label, *[""] * (len(parts) - 1)], parts, strict=True):
-            lines.append(f"{indent}{style.dim(name.ljust(column))}{GAP}{part}".rstrip())
+            lines.append(f"{indent}{style.dim(name.ljust(column))}{GAP}{mark(part)}".rstrip())
     return lines
 
 
