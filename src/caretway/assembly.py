@@ -417,16 +417,14 @@ def open_tenant(
     services: SharedServices,
     stack: AsyncExitStack,
     *,
-    share_process_with: Backend | None = None,
+    process_of: Backend | None = None,
     simulator: "Simulator | None" = None,
 ) -> OpenTenant:
-    """Opens an account; `stack` closes it. `settings` name its credentials, `beside` is the backend of another account,
-    `simulator` replaces the simulator that the backend would start."""
+    """Opens an account; `stack` closes it. `settings` name its credentials, `process_of` is another account's
+    backend, whose process is used, `simulator` replaces the simulator that the backend would start."""
     cluster, passing = services.cluster, passes(settings)
     share = None if cluster is None or passing else cluster.sign_in
-    backend = build_backend(
-        settings, stack, counted=True, share_process_with=share_process_with, simulator=simulator, share=share
-    )
+    backend = build_backend(settings, stack, counted=True, process_of=process_of, simulator=simulator, share=share)
     stack.push_async_callback(backend.aclose)
     account = account_source(backend)
     if account is not None and not passing:
@@ -527,7 +525,7 @@ def tenant_per_key(
     @asynccontextmanager
     async def open_for(key: str) -> AsyncIterator[Tenant]:
         async with AsyncExitStack() as own:
-            opened = open_tenant(with_settings(bare, api_key=key), services, own, share_process_with=first.backend)
+            opened = open_tenant(with_settings(bare, api_key=key), services, own, process_of=first.backend)
             await opened.backend.models()  # a key that Cursor rejects gets no account
             yield opened.tenant
 

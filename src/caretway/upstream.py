@@ -230,12 +230,12 @@ def build_backend(
     around: Around | None = None,
     *,
     counted: bool = False,
-    share_process_with: Backend | None = None,
+    process_of: Backend | None = None,
     simulator: "Simulator | None" = None,
     share: ShareSignIn | None = None,
 ) -> Backend:
     """`around` applies to the backend `agent` only; other backends do not use our transport. `counted`: runs may have a
-    budget. `beside`: the backend of another account, whose process may be shared. `simulator` replaces the simulator
+    budget. `process_of`: another account's backend, whose process is used. `simulator` replaces the simulator
     that the backend would start. `share`: the store in which other gateways find a renewed sign-in."""
     backend: Backend
     match choose_backend(settings):
@@ -244,7 +244,7 @@ def build_backend(
         case "legacy-chat":
             backend = _legacy_chat(settings, stack, share)
         case "sdk":
-            backend = _sdk(settings, share_process_with and _inner(share_process_with))
+            backend = _sdk(settings, process_of and _inner(process_of))
         case "cli":
             backend = _cli(settings)
         case "simulator":
@@ -416,7 +416,7 @@ def _simulator(settings: Settings, stack: AsyncExitStack, simulator: "Simulator 
     )
 
 
-def _sdk(settings: Settings, share_process_with: Backend | None) -> Backend:
+def _sdk(settings: Settings, process_of: Backend | None) -> Backend:
     if (missing := sdk_missing()) is not None:
         raise missing
     from .backends.sdk.backend import CursorSdkBackend, SdkSetup, find_sdk
@@ -450,9 +450,9 @@ def _sdk(settings: Settings, share_process_with: Backend | None) -> Backend:
             ),
             custom_system=settings.agent_quirks.sdk_system == "custom",
         ),
-        share_process_with if isinstance(share_process_with, CursorSdkBackend) else None,
+        process_of if isinstance(process_of, CursorSdkBackend) else None,
     )
-    if settings.warm and share_process_with is None:
+    if settings.warm and process_of is None:
         spawn(backend.warm(), "warm-sdk-bridge")
     return backend
 
