@@ -261,7 +261,7 @@ def thinks(model_id: str) -> bool:
 
 
 def writes_cache(model_id: str) -> bool:
-    """True for models that report cache writes; the models of other makers report 0."""
+    """Whether runs of this model report the tokens that they write to the cache; for other models the count is 0."""
     return thinks(model_id) or "claude" in model_id
 
 

@@ -52,8 +52,8 @@ _MODEL: Final = b"x-caretway-model"
 _QUIET: Final = frozenset({TurnStarted, AgentActivity})
 
 Unwritten = Callable[[], "asyncio.Future[None] | None"]
-"""Returns what the end of a response waits for, so that the client's next request finds the stored response; None:
-nothing. The future ends soon by itself."""
+"""Returns a future for which the end of a response waits, so that the client's next request finds the stored response;
+None: no wait. The future is done soon in any case."""
 
 
 class Pace(Struct, frozen=True):
@@ -66,7 +66,7 @@ class Pace(Struct, frozen=True):
 
 
 class Answer(ABC):
-    """A response in progress. It works in the callbacks that bring events; its task only waits for the end."""
+    """A response in progress. Callbacks for new events write it; the request's task only waits for the end."""
 
     __slots__ = (
         "_common",
@@ -118,8 +118,8 @@ class Answer(ABC):
         await self._done
 
     def stop(self) -> None:
-        """End the response. Later callbacks (from a parked turn or a kept connection) do nothing, and the references
-        are dropped, so that its memory is freed without the cycle collector."""
+        """End the response. Later callbacks (from a parked turn or a kept connection) do nothing. References are
+        dropped, so that the memory of the response is freed without the cycle collector."""
         self._over = True
         self._writer.forget()
         del self._response, self._writer
@@ -174,7 +174,7 @@ class Answer(ABC):
 
     @abstractmethod
     def _on_deadline(self) -> None:
-        """The time given by `_next_deadline` has come; it may have moved since."""
+        """Called at a time that `_next_deadline` has returned; the deadline may have moved since."""
 
     def _refuse(self, error: GatewayError) -> None:
         send_error(self._writer, self._dialect, error, self._headers())
@@ -351,5 +351,5 @@ def _real(events: list[Event]) -> bool:
 
 
 def _shown(events: list[Event]) -> bool:
-    """True if the client should get something that came before the failure."""
+    """Whether an event for the client precedes the failure, which is the last of `events`."""
     return _real(events[:-1])

@@ -103,7 +103,7 @@ class Application:
             raise self._full()
 
     def begin(self, matched: Matched | Refused) -> None:
-        """The body is complete: a turn takes a place until `leave`."""
+        """The body is complete: a turn takes a place until `leave`. Raises GatewayError if none is free."""
         if matched.turn:
             if self._state.running >= self._max_concurrent:
                 raise self._full()

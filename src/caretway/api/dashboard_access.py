@@ -137,7 +137,7 @@ class DashboardAccess:
         return self._keys.current() if self._keys is not None else None
 
     def _key_of(self, sent: tuple[str, ...]) -> tuple[str, str, bytes]:
-        """Returns (caller, its name in cookies, digest) of a key with dashboard access."""
+        """(caller, name in cookies, digest) of a sent key with dashboard access. Raises GatewayError without one."""
         named, now, found = self._named() or {}, self._clock(), None
         for key in sent:
             digest = digest_of(key)

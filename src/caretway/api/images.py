@@ -52,7 +52,7 @@ class Connector(Protocol):
     """Opens connections, directly or through a proxy."""
 
     def looks_up(self, scheme: str, host: str, port: int) -> bool:
-        """True if this machine looks the name up. False: a proxy does, unless it gets an address."""
+        """Whether this machine must look up the name. False: `connect` accepts the name, and a proxy looks it up."""
         ...
 
     async def connect(

@@ -21,7 +21,8 @@ def passed_request(http: HttpRequest, body: bytes, request_id: str) -> PassedReq
 
 
 def made_by(response_id: str) -> Held | None:
-    """The gateway that made this response: while Redis is away, the only one that has it."""
+    """The gateway that made this response, read from the id; None if the id names no gateway. While Redis is away, only
+    that gateway has the response."""
     found = _RESPONSE_ID.fullmatch(response_id)
     return Held(found[1], response_id) if found is not None else None
 

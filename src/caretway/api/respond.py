@@ -250,7 +250,7 @@ class Responder:
 
 
 def _held(response: Response, history: int | None) -> int:
-    """Tokens of the history. `history`: the count, if counting was too slow for the event loop."""
+    """Tokens of the history that the session had already. `history`: the count, if a thread has made it already."""
     if history is None:
         history = response.live.held
     return history_tokens(response.request) if history is None else history

@@ -212,7 +212,7 @@ class Refused(Struct, frozen=True):
     keyless: bool = False
     turn: bool = False
     account: AccountUse = AccountUse.REQUIRED
-    """REQUIRED: where every client brings its own account, a client without an account cannot probe for paths."""
+    """REQUIRED, so that a client without an account cannot probe for paths where every client has its own account."""
     page: bool = False
     browsers: bool = False
 
@@ -394,7 +394,8 @@ async def lookup(call: HttpCall) -> None:
 
 
 async def _answered_by_maker(call: HttpCall, name: str) -> bool:
-    """Pass a lookup to the gateway that made the response: other gateways have it only if it reached Redis."""
+    """Pass a lookup to the gateway that made the response `name`, which may be the only one that has the response.
+    True if that gateway has answered the client."""
     elsewhere, request, made = call.gateway.elsewhere, call.request, made_by(name)
     if elsewhere is None or request.visit is not None or made is None:
         return False

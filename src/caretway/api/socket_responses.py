@@ -94,7 +94,7 @@ class ResponsesSocket(Socket):
         self._scheme = scheme
         self._closed = closed
         self._running: dict[str, MessageWriter] = {}
-        """By lane; the lane without a name is the empty string."""
+        """The running response of each lane; the lane without a name is the empty string."""
         self._waiting: deque[tuple[str, bytes]] = deque()
         self._waiting_bytes = 0
         self._unread_bytes = 0
@@ -261,7 +261,7 @@ class ResponsesSocket(Socket):
         closed()
 
     def retire(self) -> None:
-        """The running responses are the last."""
+        """Start no further response; the connection ends after the running ones."""
         self._retires = True
         if not self._running:
             super().retire()
@@ -298,7 +298,7 @@ class MessageWriter(ResponseWriter):
     def send(
         self, status: int, body: bytes, headers: Iterable[Header] = (), *, content_type: bytes = b"application/json"
     ) -> None:
-        """Send an error; a response sends one only before anything else."""
+        """Send `body`, an error, as a message. Called only before anything else of the response was sent."""
         lines = [*headers]
         self._head_sent(status, lines)
         sent = {name.decode(): value.decode() for name, value in lines if name in _TOLD}

@@ -91,7 +91,8 @@ class NoTools:
 
 
 class Health:
-    """Checks the account's state once a minute at most, with a time limit, so that `/health` responds quickly."""
+    """The account's state for `/health`, checked with a time limit and kept for a minute, or for 5 s while the account
+    is not signed in."""
 
     def __init__(
         self, backend: Backend, *, check_timeout: float, fresh_for: float = 60.0, tools: ToolSource | None = None
@@ -214,7 +215,7 @@ class TenantResolver(Protocol):
 
 
 class SingleTenant:
-    """The gateway's owner has the only account."""
+    """The resolver of a gateway with one account: all requests get the same tenant."""
 
     def __init__(self, tenant: Tenant) -> None:
         self.default = tenant

@@ -139,7 +139,7 @@ def signing_key(cluster_key: str) -> bytes:
 
 
 def challenge(key: bytes, *, schema: int, to: str, address: str, sender: str, nonce: str) -> str:
-    """The first header on a connection to the gateway `to` at this address."""
+    """The signed header with which `sender` opens a connection to the gateway `to` at `address`."""
     return _sealed(key, "challenge", _CHALLENGE, (str(schema), to, address, sender, nonce))
 
 

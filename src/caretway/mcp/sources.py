@@ -260,7 +260,8 @@ def _process(entry: Mapping[str, object], expanding: "_Expanding", context: Sour
 
 
 def _oauth(given: object, expanding: "_Expanding") -> OAuthClient | None:
-    """The OAuth client from the keys of Caretway, OpenCode or Claude Code; None for `false`, which forbids sign-in."""
+    """The OAuth client from a server's `oauth` table, in the spelling of Caretway, OpenCode or Claude Code; None for
+    `false`, which forbids sign-in."""
     if given is False:
         return None
     table = _table(given)

@@ -15,7 +15,8 @@ from ..core.request import ToolResult, TurnRequest, last_answer
 # result. Such a turn is kept for a minute in case a result comes, and never evicts the turn of an agent's loop.
 
 ONE_CALL_S: Final = 60.0
-"""Most clients that send a result of a forced call do so within seconds; later results are replayed."""
+"""The longest wait for the result of a forced call. Most clients that send one do so within seconds; a later result
+is replayed."""
 
 
 def wants_one_call(request: TurnRequest) -> bool:
@@ -41,7 +42,8 @@ T = TypeVar("T", bound=Waiting)
 
 
 def first_to_go(parked: Iterable[T]) -> T:
-    """The turn to evict. `parked`: at least one turn, the oldest first."""
+    """The turn to evict: the first with a single forced call, otherwise the first. `parked`: at least one turn, the
+    oldest first."""
     turns = list(parked)
     return next((turn for turn in turns if wants_one_call(turn.request)), turns[0])
 

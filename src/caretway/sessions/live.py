@@ -44,8 +44,8 @@ def new_sid() -> str:
 
 
 def held_by(ticket: str) -> Held | None:
-    """The gateway of a cluster that the ticket names as the turn's holder; None if it is no ticket. Only a hint: that
-    gateway looks the ticket up."""
+    """The gateway and the turn that a ticket names; None if the text is no ticket. Only a hint: the named gateway
+    checks whether it has the turn."""
     found = _TICKET.fullmatch(ticket)
     return Held(found[1], found[2]) if found is not None else None
 
@@ -91,8 +91,9 @@ FROM_NOWHERE: Final = RequestOrigin()
 
 
 class RunAccount(Struct, eq=False):
-    """The account of a run: one record when it is over, or one for each total that Cursor reports (a run may end at
-    each pause). A total that arrives after the gateway has stopped the run makes a second record with the same id."""
+    """The records of a run for the ledger: one when the run is over, or one for each total that Cursor reports (a run
+    may end at each pause). A total that arrives after the gateway has stopped the run makes a second record with
+    the same id."""
 
     origin: RequestOrigin = FROM_NOWHERE
     conversation: str = ""

@@ -59,7 +59,8 @@ class RepeatLevel(Enum):
 
 
 def repeat_level(repeats: int, max_repeat: int, *, generous: bool) -> RepeatLevel:
-    """`max_repeat` 0 switches the guard off."""
+    """The level of a call that has repeated `repeats` times. `max_repeat` 0 switches the guard off; `generous`: the
+    tool may repeat more often."""
     limit = max_repeat * GENEROUS_FACTOR if generous else max_repeat
     if max_repeat <= 0 or repeats < limit:
         return RepeatLevel.BELOW_LIMIT
@@ -312,7 +313,7 @@ class LiveGuard:
         self._warned = False
 
     def began(self, tool: str, arguments: str) -> EndLoop | None:
-        """Check a call that is about to run or has just begun."""
+        """Check a call that is about to run or has just begun. Returns EndLoop if it repeats too often."""
         run = self._runs.get((tool, arguments))
         if run is None or self._level(tool, run.repeats + 1) is not RepeatLevel.PAST_LIMIT:
             return None

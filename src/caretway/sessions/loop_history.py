@@ -293,7 +293,8 @@ def _last_runs(history: Iterable[Message]) -> list[Repetition]:
 
 
 def _count(step: _Step, runs: dict[_Call, Repetition]) -> list[Repetition]:
-    """Count a step. Equal calls within one step count once: the model saw no result between them."""
+    """Add a step's calls to `runs`, and return the entries of these calls. Equal calls within one step are one
+    repeat: the model saw no result between them."""
     touched: dict[_Call, Repetition] = {}
     for (call, came_out, content), call_id in step.results:
         run = runs.get(call)

@@ -220,7 +220,7 @@ class Response:
 
     @property
     def note(self) -> str:
-        """Why the answer does not meet the request's demand."""
+        """Why the answer lacks the call that the request demands; empty if it does not."""
         return self._second_try.note
 
     async def _start_again(self, restart: Restart) -> None:
@@ -252,12 +252,12 @@ class Response:
         self._max_bytes //= parts
 
     def close(self) -> None:
-        """The client has its answer or hung up."""
+        """The client has its answer or hung up. A turn that is still running gets a short grace to end by itself."""
         if not self.over:
             self._owner.let_go(self)
 
     def give_up(self) -> None:
-        """Give up, because there are no waiters any more."""
+        """Stop opening another run: no client waits for it any more."""
         if self._starting is not None:
             self._starting.cancel()
 

@@ -70,7 +70,7 @@ def same_model(request: TurnRequest, form: TurnRequest) -> TurnRequest:
 
 
 def going_on(request: TurnRequest, parked: Iterable[Parked]) -> TurnRequest:
-    """The request for the model of the parked turn, if it is a later model of the alias."""
+    """The request for the model of the parked turn, if that is a later model of the alias; otherwise `request`."""
     models = {turn.model for turn in parked}
     for at, each in enumerate(request.fallbacks):
         if each.model in models and request.model not in models:

@@ -144,7 +144,7 @@ class SqliteStore:
         self._seen = stat_of(self._path) if self._path is not None else None
         self._page_size = self._number("PRAGMA page_size")
         self.in_memory = not self._db.execute("PRAGMA database_list").fetchone()[2]
-        """Whether the file could not be opened."""
+        """Whether the conversations are in memory only: there is no path, or the file could not be opened."""
 
     def _follow(self) -> None:
         """Open the new file if another process has replaced a broken one."""
@@ -319,7 +319,7 @@ class SqliteStore:
         return 1 + self._trim(line)
 
     def _trim(self, line: int) -> int:
-        """Delete the pieces after the newest turn of a line; the turn needs earlier pieces. Returns the number."""
+        """Delete the pieces that were added after the newest stored turn of a line. Returns their number."""
         newest = self._db.execute(_NEWEST_TURN, (line,)).fetchone()[0]
         beyond = (line, -1 if newest is None else newest)
         blobs = self._db.execute("SELECT blob FROM refs WHERE line = ? AND turn > ?", beyond).fetchall()

@@ -61,7 +61,7 @@ class NamedKey(Struct, frozen=True, forbid_unknown_fields=False, omit_defaults=T
         return self.expires_at is not None and now >= self.expires_at
 
     def may_use(self, model: str) -> bool:
-        """Compares without case, as model names do everywhere."""
+        """Whether the model fits one of the key's patterns, in any case of letters; true if the key has no patterns."""
         return not self.models or any(fnmatchcase(model.lower(), pattern.lower()) for pattern in self.models)
 
 

@@ -88,7 +88,7 @@ SPENT: Final = DatabaseKind("budgets", (_SCHEMA,), synchronous="FULL")
 
 
 def last_uses(path: Path) -> dict[str, float]:
-    """Scope -> the time of its last count. Only reads, and raises sqlite3.Error."""
+    """Scope -> unix time of the last spending in it. Does not create or change the file. Raises sqlite3.Error."""
     with closing(_reading(path)) as connection:
         return dict(connection.execute("SELECT scope, max(used_at) FROM spent GROUP BY scope"))
 

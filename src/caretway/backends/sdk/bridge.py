@@ -53,8 +53,8 @@ class SdkInstall:
 
 
 def egress(urls: Iterable[str], *, stand_in: bool) -> dict[str, list[str]]:
-    """The addresses that the process may connect to: those of the settings, and Cursor's domains unless the API is a
-    stand-in, because Cursor's API may name further hosts in them."""
+    """What the process may connect to: `own`, the host and port of each URL, and `domains`, Cursor's domains, because
+    its API may name further hosts there. `stand_in`: the API is not Cursor's, so `domains` is empty."""
     places = map(urlsplit, urls)
     own = {f"{at.hostname.rstrip('.')}:{at.port or PORTS.get(at.scheme, 443)}" for at in places if at.hostname}
     return {"own": sorted(own), "domains": [] if stand_in else list(CURSOR_DOMAINS)}

@@ -190,7 +190,8 @@ class Dialler(Struct, frozen=True):
     async def connect(
         self, protocol_factory: Callable[[], P], scheme: str, host: str, port: int, address: str
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to `address`, with the certificate of `host`."""
+        """Connect to `address`, directly or through the proxy for `host`. With https the peer must have a certificate
+        for `host`."""
         tls = await aside(tls_context, self.ca_file, ()) if scheme == "https" else None
         return await self._dial(Origin(scheme, host, port), tls, address)(protocol_factory)
 
