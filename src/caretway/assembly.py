@@ -120,8 +120,8 @@ def key_file(settings: Settings) -> KeyFile:
 
 
 def access_rules(settings: Settings, keys: KeyRegistry, local_key: str = "") -> Access:
-    """Raises if the gateway would be open to strangers or only half of TLS is set. `local_key` counts only where
-    another key is required."""
+    """The rules of access from the settings. Raises if the gateway would be open to strangers or only half of TLS is
+    set. `local_key` is accepted only where another key is required."""
     for given, missing in (("tls_cert", "tls_key"), ("tls_key", "tls_cert")):
         if getattr(settings, given) is not None and getattr(settings, missing) is None:
             raise ConfigError(missing, settings.origin(given), f"{given} is set and {missing} is not: TLS needs both")
@@ -348,7 +348,7 @@ def _general_budgets(settings: Settings) -> tuple[UsageBudget, ...]:
 def _build_budgets(
     settings: Settings, keys: KeyRegistry, tell: Tell = nobody_listens, shared: SpentStore | None = None
 ) -> Budgets:
-    """`shared`: the store of a cluster, in which several gateways count together."""
+    """The budgets of all callers. `shared`: the store of a cluster, in which several gateways count together."""
 
     def find_key(name: str) -> KeyBudgets:
         key = keys.named(name) if name else None

@@ -116,7 +116,7 @@ def judge_tools(
 
 
 def judge_roots(roots: Sequence[bytes], model: str, *, own: bool, manners: Manners) -> ConnectError | None:
-    """`own`: the roots came with a checkpoint."""
+    """The error for the root messages of a run, or None. `own`: the roots came with a checkpoint."""
     external = catalogue.is_external(model)
     if manners.limits and external and len(roots) > MAX_ROOTS:
         return faults.SCRIPTED["late"]

@@ -131,7 +131,7 @@ def _plain(base: str, name: str, family: Family, windows: tuple[int, int] = (0, 
 
 
 def _composer(base: str, name: str) -> BaseModel:
-    """A bare id means the fast variant, which costs more; the slow one needs `fast=false`."""
+    """A Composer model. Its bare id means the fast variant, which costs more; the slow one needs `fast=false`."""
     slow = Variant((("fast", "false"),))
     quick = Variant((("fast", "true"),), f"{base}-fast", default=True)
     return BaseModel(base, name, "composer", (slow, quick), (200_000, 0))

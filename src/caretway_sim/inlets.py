@@ -44,7 +44,7 @@ def as_error(error: ConnectError) -> Reply:
 
 
 def as_message(request: Request, message: Message) -> Reply:
-    """In protobuf or JSON, as in the request."""
+    """The message as a reply, in protobuf or JSON like the request."""
     if request.content_type == paths.JSON_TYPE:
         return 200, paths.JSON_TYPE, json_format.MessageToJson(message, indent=None).encode()
     return 200, paths.UNARY_TYPE, message.SerializeToString()
@@ -66,7 +66,7 @@ def as_tokens(tokens: dict[str, str] | None) -> Reply:
 
 
 def as_grant(tokens: dict[str, str] | None) -> Reply:
-    """The OAuth endpoint reports an expired refresh token in a 200."""
+    """The OAuth endpoint's reply. `tokens` None: an expired refresh token, which this endpoint reports in a 200."""
     if tokens is None:
         return as_json(200, {"access_token": "", "id_token": "", "shouldLogout": True})
     given = {"access_token": tokens["accessToken"], "id_token": tokens["accessToken"], "shouldLogout": False}
@@ -217,7 +217,8 @@ class Channels:
         self._ended: Recent[str, None] = Recent(MAX_REMEMBERED)
 
     def append(self, request_id: str, seqno: int, message: bytes) -> None:
-        """Raises AppendOutOfRange if the message can be neither used nor kept."""
+        """Pass a message to its run in the order of the numbers, or keep it until RunSSE opens the run. Raises
+        AppendOutOfRange if the message can be neither used nor kept."""
         stats = self._shared.stats
         stats.appends += 1
         if request_id in self._ended:

@@ -176,7 +176,8 @@ class Performance:
         return RunRefused(faults.SCRIPTED[code])
 
     def _due(self, place: int, times: int) -> bool:
-        """Counted by the text of the script, so that a new run of the same conversation continues the count."""
+        """Whether the step at this place may still act, of `times` times in all. Counted by the script's text, so that
+        a new run of the same conversation continues the count."""
         script = hashlib.sha256(self._history[self._at].text.encode()).hexdigest()
         return self._shared.drops.due(script, self._at, place, times)
 

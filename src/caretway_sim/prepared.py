@@ -61,8 +61,8 @@ class ModelRequest:
 
 
 class Prepared:
-    """`unscripted`: the number of turns without a script. `watched`: keep requests; off by default, because prompts are
-    long."""
+    """The scripts of coming turns, and the model's requests. `unscripted`: the number of turns without a script.
+    `watched`: keep requests; off by default, because prompts are long."""
 
     def __init__(self) -> None:
         self._lock = Lock()

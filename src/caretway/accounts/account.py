@@ -75,7 +75,7 @@ def issued_at(token: str) -> float:
 
 
 def term(token: str, received_at: float) -> Term:
-    """`received_at`: unix seconds, on our own clock."""
+    """The term of a token from its expiry, if it names one. `received_at`: unix seconds on this machine's clock."""
     payload = claims(token)
     expires, issued = _seconds(payload.get("exp")), _seconds(payload.get("iat"))
     if expires is None:

@@ -236,7 +236,7 @@ class Invitation(Struct, frozen=True):
 
 
 def invite(random: bytes, uuid: str) -> Invitation:
-    """`random`: at least 32 unpredictable bytes."""
+    """A sign-in to begin: verifier, its challenge, and id. `random`: at least 32 unpredictable bytes."""
     if len(random) < VERIFIER_BYTES:
         raise ValueError("too little randomness for a verifier")
     verifier = _url_safe(random)

@@ -390,7 +390,7 @@ def _closest(wanted: Name, looked_for: Sequence[str], table: ModelTable) -> str 
 
 
 def _distance(wanted: Name, found: Name) -> tuple[object, ...]:
-    """Sorts by most requested words, fewest other words, the closest version; ties keep the order of the list."""
+    """A sort key: most requested words, fewest other words, the closest version; ties keep the order of the list."""
     return (
         -len(found.stem & wanted.stem),
         len(found.stem - wanted.stem),

@@ -274,11 +274,11 @@ class SignIns(LockedDirectory):
         return load(self._vault.read() or "")
 
     def keep(self, url: str, account: Account) -> None:
-        """Must be called within `locked`."""
+        """Stores the account of an address. Must be called within `locked`."""
         self._vault.write(dump(self._all() | {url: account}))
 
     def forget(self, url: str) -> bool:
-        """Must be called within `locked`. Returns False if there was no such account."""
+        """Deletes the account of an address. Returns False if there was none. Must be called within `locked`."""
         accounts = self._all()
         if url not in accounts:
             return False
@@ -320,7 +320,7 @@ def read_bounded(file: Path) -> str:
 
 
 def _read_copied(file: Path, url: str, now: float) -> Account | None:
-    """None if the file has no sign-in any more."""
+    """The sign-in in another program's file; None if there is none any more."""
     try:
         return read_import(read_bounded(file), url=url, now=now)
     except (OSError, UnicodeDecodeError, GatewayError) as gone:
@@ -338,7 +338,7 @@ class StoredKey:
         self._key = ""
 
     async def __call__(self) -> str:
-        """Empty if there is no sign-in or it has no key."""
+        """The key; empty if there is no sign-in, or none with a key."""
         stamp = self._sign_ins.stamp()
         if not self._key or stamp != self._stamp:
             account = await asyncio.to_thread(self._sign_ins.find, self._url)

@@ -206,7 +206,7 @@ class RenewedToken:
         return bool(account.access_token) and now < self._term(account).ends_at
 
     def _term(self, account: Account) -> Term:
-        """Decoded once for each account, because every request needs it."""
+        """The term of the account's access token, decoded once, because every request needs it."""
         if self._read is None or self._read[0] is not account:
             self._read = account, term(account.access_token, account.received_at)
         return self._read[1]

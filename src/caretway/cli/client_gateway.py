@@ -47,7 +47,8 @@ class ClientGateway:
 
 @asynccontextmanager
 async def client_gateway(settings: Settings, given: Mapping[str, object]) -> AsyncIterator[ClientGateway]:
-    """`given`: the flags of this command line."""
+    """A running gateway, or one that ends with the block if there is none or the flags ask for another. `given`: the
+    flags of this command line."""
     found = None if set(given) - _HARMLESS else await asyncio.to_thread(running_gateway, settings)
     if found is not None:
         yield found

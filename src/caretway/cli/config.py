@@ -260,7 +260,8 @@ _NEW_FILE: Final = """\
 
 
 def act(action: str, words: Sequence[str], flags: Mapping[str, object]) -> int:
-    """`flags`: the settings' flags on this command line."""
+    """Runs `path`, `edit`, `get` or another action and returns the exit code. `flags`: the settings' flags on this
+    command line."""
     file = settings_file(flags)
     if action in ("path", "edit"):
         _take(action, words, ())

@@ -462,8 +462,8 @@ VARIABLES: Final[Mapping[str, Api]] = {
 def check_clients(
     home: Path, environ: Mapping[str, str], ports: Iterable[int], tls_ports: Iterable[int] = ()
 ) -> list[Finding]:
-    """`ports`: ports of running gateways, or the port of a future one. Only addresses with one of these ports are
-    checked."""
+    """A finding for each wrong address of a gateway in clients' files and variables. `ports`: ports of running
+    gateways, or the port of a future one; addresses with other ports are not checked."""
     known, secure = {*ports}, {*tls_ports}
     found = [(name, f"the variable {name}", environ[name], api) for name, api in VARIABLES.items() if environ.get(name)]
     for file in FILES:

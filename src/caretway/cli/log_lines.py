@@ -31,7 +31,7 @@ _KNOWN: Final = 64
 
 
 class LineFormatter(logging.Formatter):
-    """`width`: the terminal's, or 0."""
+    """Formats a record as one line for people. `width`: the terminal's, or 0 for a file, which gets the date."""
 
     def __init__(self, redactor: Redactor, style: Style, width: int = 0) -> None:
         super().__init__()

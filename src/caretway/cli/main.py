@@ -51,7 +51,7 @@ examples:
 
 
 def parser(typed: Sequence[str] = ()) -> CommandParser:
-    """Imports only the command that `typed` begins with; `completion` imports all."""
+    """The parser of the command line. Imports only the command that `typed` begins with; `completion` imports all."""
     alone = typed[:1] and typed[0] in _COMMANDS and typed[0] != "completion"
     top = CommandParser(
         prog=PROGRAM,

@@ -144,7 +144,7 @@ async def _call(settings: Settings, server: str, tool: str, given: str) -> ToolR
 
 
 def servers_table(listed: Mapping[str, Any], style: Style, width: int = 0) -> list[str]:
-    """`width`: the terminal's, or 0. Details that do not fit stand below the table."""
+    """A table of the servers. `width`: the terminal's; 0: no limit. Details that do not fit stand below the table."""
     rows = [
         (one["name"], _state(one), str(one["tools"]), one["place"], one["detail"] or f"({one['origin']})")
         for one in listed["servers"]

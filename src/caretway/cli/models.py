@@ -98,7 +98,7 @@ def as_json(models: Sequence[ModelInfo]) -> str:
 
 
 def as_table(models: Sequence[ModelInfo], style: Style, width: int | None = None) -> list[str]:
-    """`width`: the terminal's; columns that do not fit are left out, the last ones first."""
+    """A table of the models. `width`: the terminal's; columns that do not fit are left out, the last ones first."""
     if not models:
         return ["no models"]
     twins: dict[str, list[str]] = {}

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def dashboard_url(settings: Settings) -> str:
-    """Raises CommandFailed if no gateway with a dashboard runs."""
+    """The address of the newest running gateway with a dashboard. Raises CommandFailed if there is none."""
     found = list(answering_gateways(settings.data_dir))
     if not found:
         raise CommandFailed(NOT_RUNNING, START_ONE)

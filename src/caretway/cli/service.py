@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def service_definition(settings: Settings, flags: dict[str, object], manager: type[Manager]) -> ServiceDefinition:
-    """`flags`: setting name -> value as typed."""
+    """How the service starts `caretway serve` with these flags. `flags`: setting name -> value as typed."""
     from ..upstream import choose_backend
 
     command = [sys.executable, "-m", "caretway", "serve", *flag_words(flags, settings)]

@@ -201,7 +201,7 @@ class UsageReport(Struct, frozen=True):
     listed: EventCost | None = None
 
     def as_lines(self, title: str, style: Style, width: int, levels: str) -> list[str]:
-        """`levels`: the chart characters; empty for no charts."""
+        """The report for a terminal. `levels`: the chart characters; empty for no charts."""
         from ..usage.prices import age_days
         from ..usage.queries import Totals
         from . import usage_view as view

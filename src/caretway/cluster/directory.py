@@ -68,7 +68,7 @@ class Replica(msgspec.Struct, frozen=True):
     """Turns that wait there for tool results, at the last heartbeat."""
 
     def state(self, schema: int = SCHEMA) -> str:
-        """Its state, as a replica with this schema sees it."""
+        """`ready`, `draining`, or `other schema` if a replica with `schema` cannot send requests to this replica."""
         if self.schema != schema:
             return "other schema"
         return "draining" if self.draining else "ready"

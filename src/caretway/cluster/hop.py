@@ -437,7 +437,8 @@ class Hops:
         return ""
 
     async def _passed(self, to: Replica, request: PassedRequest, writer: RelayWriter) -> bool:
-        """False: the peer did not accept the request, and nothing was written."""
+        """Pass the request to a peer and relay the response. False if the peer did not accept the request; then nothing
+        was written."""
         digest = await aside(_digest, request.body) if len(request.body) > LARGE else _digest(request.body)
         try:
             while True:
@@ -499,7 +500,7 @@ class Hops:
             connection.abort()
 
     async def _connect(self, to: Replica) -> HopConnection:
-        """Raises HopFailed, also if the peer is not the gateway that was dialled."""
+        """A new connection to a gateway that has proved its identity. Raises HopFailed."""
         try:
             if not (self._plaintext or is_sheltered(to.address)):
                 raise HopFailed(f"{to.address} is not encrypted")

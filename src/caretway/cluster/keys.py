@@ -77,8 +77,8 @@ class ClusterKeys:
         raise _unknown("read", "others change them all the time")
 
     async def _write(self, row: bytes, serial: int, keys: Keys) -> bool:
-        """False: another gateway changed the row. The change is also written to this data directory's copy, so that a
-        gateway that uses it does not depend on the notice, which an attacker with access to Redis could hold back."""
+        """Replace `row` in Redis. False if another gateway has changed the row. The keys are also written to the copy
+        in this data directory, if there is one: an attacker with access to Redis could hold back the notice."""
         sealed = self._seal.close(self._place, dump(keys, serial))
         try:
             (done,) = await self._link.run([("EVAL", CHANGE, 1, self._place, row, sealed)])
@@ -230,7 +230,7 @@ class SharedSignIn:
                     await self._release(place, token)
 
     async def _take(self, place: bytes, token: bytes) -> bool:
-        """False: Redis is away, so each replica renews for itself."""
+        """Wait for the lock of a renewal. False if Redis is away: then each replica renews for itself."""
         give_up = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -157,7 +157,7 @@ class ClusterOutbox:
                 self._timer = asyncio.get_running_loop().call_later(AGAIN_S, self._begin)
 
     async def _batch(self) -> bool:
-        """False: Redis is away."""
+        """Write the next batch to Redis. False if Redis is away."""
         rows, size = list[_Row](), 0
         while self._rows and len(rows) < BATCH_ROWS and size < BATCH_BYTES:
             rows.append(self._rows.popleft())

@@ -48,7 +48,7 @@ def look(path: Path) -> Verdict:
 
 
 def close_data_dir(path: Path, origin: str) -> None:
-    """Raises ConfigError if the directory cannot be trusted."""
+    """Removes other users' access to the directory. Raises ConfigError if the directory cannot be trusted."""
     verdict = look(path)
     if verdict is Verdict.FINE:
         return

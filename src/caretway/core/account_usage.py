@@ -147,7 +147,7 @@ _DAY_S: Final = 86_400
 
 
 def known_account(usage: AccountUsage, now: float) -> dict[str, Any]:
-    """`now`: unix seconds."""
+    """The JSON of `/caretway/v1/account` for a known usage. `now`: unix seconds."""
     period, plan, info = usage.period, usage.period.plan or PlanUsage(), usage.plan
     seat = next((seat for seat in usage.teams if seat.id == period.team), None)
     return {

@@ -151,7 +151,7 @@ class EventBuffer:
 # fills and pauses upstream.
 
 AHEAD_BYTES: Final = 64 * 1024
-"""Bytes that it reads ahead of its reader, in addition to the inner turn's buffer."""
+"""Bytes that an `OuterTurn` reads ahead of its reader, in addition to the inner turn's buffer."""
 
 
 class OuterTurn(ABC):

@@ -248,7 +248,7 @@ class OrderState(Enum):
 
 
 class OrderBroken(RuntimeError):
-    """The code that made the events has a bug."""
+    """Events came in a forbidden order: the code that made them has a bug."""
 
 
 _OF_CALLS: Final = frozenset({ToolCallStarted, ToolCallDelta, ToolCallReady})

@@ -31,7 +31,7 @@ class NamedTool(Struct, gc=False):
 
     @property
     def rejection(self) -> str:
-        """For the model."""
+        """The reason of a rejection, for the model."""
         return f"the request demands a call of the tool `{self.name}`. Call `{self.name}` and no other tool"
 
     @property
@@ -45,5 +45,5 @@ class NamedTool(Struct, gc=False):
 
 
 def demand(name: str) -> str:
-    """For the model, before it answers."""
+    """The instruction to call the tool, for the model before it answers."""
     return f"You must call the tool `{name}` before you answer in text."

@@ -314,7 +314,7 @@ def leading(messages: Sequence[Message]) -> int:
 
 
 def _no_systems(messages: Sequence[Message]) -> bool:
-    """Nearly always true of the messages after the leading ones."""
+    """Whether there is no system message, as is usual after the leading ones."""
     return Role.SYSTEM not in [message.role for message in messages]
 
 

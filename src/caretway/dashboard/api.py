@@ -158,7 +158,7 @@ class LastLook:
         self._making = asyncio.Lock()
 
     async def answer(self, mark: Callable[[], object], make: Callable[[], Awaitable[object]]) -> msgspec.Raw:
-        """`mark` differs if the answer may have changed."""
+        """The answer as JSON, made again only if `mark` returns another value than at the last answer."""
         async with self._making:
             if (now := mark()) != self._mark:
                 self._answer = msgspec.json.encode(await make())

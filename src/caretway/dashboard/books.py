@@ -56,7 +56,7 @@ class LedgerReader:
         return await self.ask(lambda db: ConversationQueries(db, self.price).timeline(name))
 
     async def ask(self, question: Callable[[sqlite3.Connection], Answer]) -> Answer | None:
-        """None if no ledger is kept or nothing was written yet."""
+        """The answer to a question; None if no ledger is kept or nothing was written yet."""
         path = self._path
         if path is None:
             return None

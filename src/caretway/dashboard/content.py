@@ -73,7 +73,7 @@ class KeptContent:
 
     @keep.setter
     def keep(self, keep: bool) -> None:
-        """Switching off deletes conversations that were not recorded."""
+        """Switch the keeping on or off. Switching off deletes conversations that were not recorded."""
         self._keep = keep
         if not keep:
             for name in [name for name, kept in self._kept.items() if not kept.recorded]:

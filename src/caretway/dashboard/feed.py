@@ -51,7 +51,8 @@ class Reader:
         writer.on_writable(self._catch_up)
 
     def give(self, snapshot: bytes | None, stale: set[str]) -> None:
-        """`snapshot` None: the snapshot has not changed."""
+        """Send the snapshot, which is None if it has not changed, and the names of stale tabs. Both wait while the
+        client does not read."""
         if self.over.done():
             return
         if self._writer.blocked:
@@ -160,7 +161,7 @@ class Feed:
             reader.give(self._frame if renewed else None, stale)
 
     def _renew(self) -> bool:
-        """Returns False if only the time has changed."""
+        """Make a new snapshot. Returns False if only the time has changed."""
         snapshot = self._look()
         at = snapshot.pop("at")
         if snapshot == self._last_snapshot:

@@ -436,8 +436,8 @@ def runs_out_at(level: Level, today: float, midnight: float, now: float) -> floa
 
 
 def _level_row(level: Level, *, counted: bool, runs_out: float | None = None) -> dict[str, object]:
-    """`counted`: the budget has one count. Budgets of a conversation or a run have a count for each conversation or
-    run."""
+    """A budget for the dashboard. `counted`: the budget has one count; budgets of a conversation or a run have a count
+    for each conversation or run."""
     budget = level.budget
     return {
         "text": str(budget),

@@ -90,7 +90,7 @@ class Dialect(Protocol):
     mark: str
     """A header that only this API's clients send, in lower case; empty if there is none."""
     repeats: int
-    """How often a stream repeats each word, including its end. It divides the length limit of an answer."""
+    """How often a stream sends each word, its last events included; divides the length limit of an answer."""
 
     def recalls(self, body: bytes) -> bool:
         """Whether a body may refer to large earlier responses. (`decode` then runs in a thread.)"""

@@ -296,7 +296,7 @@ _MODES: Final[dict[str, Mode]] = {"auto": "auto", "none": "none", "required": "r
 
 
 def choice_mode(value: str, param: str, tools: tuple[ToolSpec, ...], forms: str) -> Mode:
-    """`forms`: the valid values of this field, for an error message."""
+    """The mode for a `tool_choice` in one word. `forms`: the valid values of the field, for an error message."""
     mode = _MODES.get(value)
     if mode is None:
         raise invalid_value(param, f"use {forms}, not {value[:60]!r}.")

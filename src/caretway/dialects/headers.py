@@ -26,7 +26,7 @@ def owners(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def session_mode(headers: Mapping[str, str]) -> SessionMode | None:
-    """None: the gateway's setting decides."""
+    """The mode in `x-caretway-session`; None without one: the gateway's setting decides."""
     given = headers.get("x-caretway-session")
     value = given.strip() if given else ""
     if not value:

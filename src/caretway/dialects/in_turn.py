@@ -65,7 +65,7 @@ def one_line(data: bytes) -> bytes:
 
 
 def beside(usage: Usage) -> dict[str, object]:
-    """Fields to add to a usage object."""
+    """Caretway's own fields of a usage object: whether figures are estimated, the run's total, shared tokens."""
     guessed = usage.estimated or (usage.cache_read_tokens is None and usage.shared_tokens is not None)
     more: dict[str, object] = {"estimated": True} if guessed else {}
     run = usage.run

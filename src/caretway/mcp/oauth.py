@@ -56,7 +56,7 @@ _HIDDEN: Final = "***"
 
 
 class SignInFailed(Exception):
-    """One sentence about what the server did."""
+    """A sign-in or a renewal failed. The text is one sentence about what the server did."""
 
 
 class SignInRefused(SignInFailed):

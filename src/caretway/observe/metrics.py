@@ -81,7 +81,7 @@ class CounterFamily:
         self.cell(values)[0] += amount
 
     def lines(self, key: str | None = None) -> list[str]:
-        """`key` limits the lines to that key's series."""
+        """The metric in Prometheus' text format. `key` limits the lines to that key's series."""
         name, labels = self._family.name, self._family.labels
         series = sorted(self._series.items())
         if key is not None:

@@ -310,7 +310,7 @@ class Spans(Observer):
         kind: trace.SpanKind = trace.SpanKind.CLIENT,
         linked: trace.SpanContext | None = None,
     ) -> trace.Span:
-        """`ended` None leaves the span open."""
+        """Starts a span and ends it at `ended`; None leaves it open."""
         links = [trace.Link(linked)] if linked is not None else ()
         span = self._tracer.start_span(name, inside, kind, attributes, links, start_time=_ns(began))
         if ended is not None:

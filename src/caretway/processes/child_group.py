@@ -30,7 +30,8 @@ class ChildGroup:
         return len(self._children)
 
     async def start(self, command: Command, sink: ChildSink, closed: Callable[[Pipe], None] | None = None) -> Child:
-        """`closed` is called when a pipe is closed. Raises CannotStart, and ChildGroupClosed after `aclose`."""
+        """Start a child. `closed` is called for each closed pipe. Raises CannotStart, or ChildGroupClosed after
+        `aclose`."""
         if self._closed:
             raise ChildGroupClosed
         return await start_child(command, sink, closed=closed, among=self._children)

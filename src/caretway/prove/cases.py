@@ -587,7 +587,7 @@ def cost(cases: Sequence[Case]) -> int:
 
 
 def judged(case: Case, facts: Facts, skipped: str) -> CaseVerdict:
-    """`skipped`: why the question was not asked, or found no fact."""
+    """The verdict on a case. `skipped`: why its question was not asked, or found no fact."""
     if case.fact not in facts:
         return not_tried(skipped or "the run did not show it")
     return case.judge(facts)

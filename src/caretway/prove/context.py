@@ -42,7 +42,7 @@ class Roles:
 
 
 def choose_models(listed: Sequence[ModelInfo], cheap: str = "", second: str = "") -> Roles:
-    """The user's choice wins."""
+    """The models for the questions: the user's choice, otherwise the cheapest suitable ones in the list."""
     return Roles(cheap or _cheap(listed), second or _cheapest(listed, _thinks_and_sees), _cheapest(listed, _has_rungs))
 
 

@@ -336,7 +336,7 @@ async def http1_run(context: ProveContext) -> None:
 
 
 async def proxy(context: ProveContext) -> None:
-    """Costs no run: all earlier questions have used the proxy."""
+    """Records the kind of the proxy if the case `text` got its fact through it. Costs no run."""
     if not context.main.proxy:
         raise Skipped("no proxy is set for this address")
     if "text" not in context.facts:

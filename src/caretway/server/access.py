@@ -141,7 +141,7 @@ class Admitted(Struct, frozen=True):
     """Identifies the key without revealing it: the key's name, or a part of its digest. Empty if no key is required,
     and for the local key, which differs on each gateway."""
     headers: tuple[Header, ...] = ()
-    """CORS headers of the response, without which a browser hides it from its page."""
+    """CORS headers of the response. Without them a browser hides the response from the web page."""
     owner: str = ""
     """Owner of stored responses: as `caller`, but the local key is identified by its digest, and a named key by its id.
     A later key with the same name is another owner; a renamed key stays the same."""

@@ -29,7 +29,7 @@ class FramePieces:
         self._left = 0
         """Bytes of the frame that are still to come."""
         self._room = 0
-        """How many of them belong to the current piece."""
+        """Bytes of the current piece that are still to come."""
         self._mask = b""
         self._fin = 0
 

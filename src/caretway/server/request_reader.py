@@ -292,7 +292,7 @@ class RequestReader:
         """Set if this reader, not the parser, refused the input."""
 
     def feed(self, data: bytes) -> None:
-        """Raises httptools.HttpParserError; then no more can be read."""
+        """Parse received bytes. After an httptools.HttpParserError nothing more can be read."""
         self.unseen += len(data)
         rest: bytes | memoryview = data
         while rest:

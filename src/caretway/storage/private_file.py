@@ -13,7 +13,8 @@ from typing import BinaryIO
 
 
 def try_lock(handle: int) -> bool:
-    """False: another process has the lock. Raises OSError if the file system has no locks."""
+    """Lock an open file without waiting. False if another process has the lock. Raises OSError if the file system has
+    no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as failure:

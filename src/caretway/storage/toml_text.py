@@ -28,7 +28,7 @@ class _Line(NamedTuple):
 
 
 def load(text: str) -> dict[str, Any]:
-    """Raises ValueError."""
+    """The values of a TOML text. Raises ValueError."""
     return tomllib.loads(text.removeprefix("\ufeff"))
 
 

@@ -128,7 +128,7 @@ class ConversationQueries:
         return ConversationList(found, more=False)
 
     def timeline(self, name: str) -> Timeline | None:
-        """None if there is no such conversation."""
+        """The steps and runs of one conversation; None if there is none with this name."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         more = "called, recoveries" if version >= NAMES_TOOLS else "'' AS called, '' AS recoveries"
         more += ", kind" if version >= HAS_KINDS else ", '' AS kind"

@@ -40,7 +40,8 @@ class WebHook(Struct, frozen=True):
 
 
 def read_hook(text: str) -> CommandHook | WebHook:
-    """Raises ValueError without quoting the text, because an address may hold a secret."""
+    """Parse a setting: a text with http:// or https:// is an address, any other text is a command line. A ValueError
+    does not quote the text, because an address may hold a secret."""
     if text.lower().startswith(("http://", "https://")):
         parts = urlsplit(text)
         if not parts.hostname or parts.username is not None or (parts.port is not None and not parts.port):

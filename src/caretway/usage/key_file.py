@@ -152,7 +152,7 @@ def dump(keys: Keys, serial: int = 0, revoked: tuple[str, ...] = ()) -> bytes:
 
 
 def load(text: bytes) -> KeysFile:
-    """Raises ValueError if the text is no such file or has a newer version."""
+    """Decode a key file. Raises ValueError if the text is no key file or has a newer version."""
     try:
         read = msgspec.json.decode(text, type=KeysFile)
         for key in read.keys:
@@ -246,7 +246,8 @@ class KeyFile:
         return held.serial, held.keys
 
     def _held(self) -> KeysFile:
-        """Raises GatewayError if the file exists and cannot be used: a gateway must not run without its keys."""
+        """The file's content; no keys if there is no file. Raises GatewayError if the file exists and cannot be used: a
+        gateway must not run without its keys."""
         try:
             with open_file(self.path) as file:
                 if os.fstat(file.fileno()).st_mode & 0o077:

@@ -89,7 +89,7 @@ class Ledger(Observer):
     # ---- in the event loop
 
     def request_refused(self, record: RefusedRequest) -> None:
-        """Records a refused request for an answer; other refusals are ignored."""
+        """Queues the record if the refused request was for a model's answer; ignores other refusals."""
         if record.turn:
             self.response_ended(record)
 

@@ -301,7 +301,7 @@ class AcpServer:
         return session.choices.about()
 
     def _resume(self, params: Mapping[str, Any]) -> object:
-        """Sends no history: the client has it."""
+        """Open a known session again. Sends no history, because the client has it."""
         return self._found(params).choices.about()
 
     def _found(self, params: Mapping[str, Any]) -> Session:
@@ -447,7 +447,7 @@ class Doing:
         return None
 
     def _exec(self, kind: str, args: Mapping[str, Any]) -> bool:
-        """False: the tool was rejected."""
+        """Run a built-in tool and show its call. False if the tool was rejected."""
         own = tool(kind)
         self.calls += 1
         call = f"call_{self.calls}"

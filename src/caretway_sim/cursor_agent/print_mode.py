@@ -86,7 +86,7 @@ class PrintRun:
     segment: list[str] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     own_calls: int = 0
-    """After each of its own calls the model reads the whole context again."""
+    """How often the program called its own tools: after each call the model reads the whole context again."""
     calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     # ---- records

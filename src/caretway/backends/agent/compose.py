@@ -39,7 +39,7 @@ from .wire_calls import PROVIDER, OfferedTools
 
 MAX_BYTES: Final = 256 * 1024
 MAX_PIXELS: Final = 2000
-"""Pixels of the longer side."""
+"""Longer side of an image, in pixels, above which a warning says that the model may not see the image."""
 _MAX_SEGMENTS: Final = 200
 """Segments of a JPEG that are searched for its size."""
 _TOLD: Final = 5
@@ -189,7 +189,8 @@ _WITH_RESULTS: Final = Message(Role.USER, (Text(GO_ON_WITH_RESULTS),))
 
 
 class RunContext(Struct, frozen=True):
-    """What a run says about its environment: nothing about the client's machine that the client did not send."""
+    """The environment that Cursor sees, with nothing about the client's machine that the client did not send, and how
+    instructions, history and web searches are sent."""
 
     os_version: str = ""
     shell: str = ""

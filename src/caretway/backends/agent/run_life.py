@@ -440,7 +440,7 @@ class RunLife:
 
 
 def loss_of(error: ConnectError, fault: GatewayError, run: RunLife) -> Loss:
-    """`fault`: the error for the client."""
+    """The loss that Cursor's error means for this run. `fault`: the error for the client."""
     if fault.kind is ErrorKind.SIGNED_OUT:
         return Loss.TOKEN
     if fault.code == TEAM_REGION:

@@ -59,7 +59,8 @@ class Opener(Protocol):
         ...
 
     async def open(self, handler: RunHandler, *, refused: bool, alone: bool) -> RunStream:
-        """`refused`: the previous attempt's credentials were refused. `alone`: use a separate connection."""
+        """Open an attempt. `refused`: the previous attempt's credentials were refused. `alone`: on a separate
+        connection."""
         ...
 
     async def move(self, *, sure: bool) -> bool:

@@ -130,7 +130,7 @@ class _Reader:
 
 
 def _parsed(text: str) -> _Node | None:
-    """None if the text has no value."""
+    """The text as nodes; None if it has no value. Raises NotJson."""
     reader = _Reader(text)
     if not reader.peek():
         return None

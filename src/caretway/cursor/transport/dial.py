@@ -321,7 +321,7 @@ def tls_context(ca_file: str | None, alpn: tuple[str, ...]) -> ssl.SSLContext:
 
 
 def _down(where: Origin, reason: str, proxy: Proxy | None = None, *, looked_up: bool = False) -> GatewayError:
-    """`looked_up`: the name lookup failed."""
+    """The error for a failed connection. `looked_up`: the name lookup failed."""
     name = f"{where.host}:{where.port}{f' through the proxy {where.via}' if where.via else ''}"
     hint = RETRY_HINT if proxy is None else not_through(proxy, looked_up=looked_up)
     return GatewayError(ErrorKind.UPSTREAM_DOWN, f"cannot connect to {name}: {reason}", hint=hint)

@@ -202,7 +202,7 @@ class NeedsHttp1(GatewayError):
 
 
 def fault_from_connect(error: ConnectError, run: AskedRun | None = None) -> GatewayError:
-    """`run`: the run that the error ended; None if the error answers another call."""
+    """The error for a client. `run`: the run that Cursor's error ended; None if it answers another call."""
     kind = _kind_of_connect(error, run)
     row = _row_of(error, run)
     message = ": ".join(dict.fromkeys(part for part in (error.title, error.detail or error.message) if part))

@@ -137,7 +137,7 @@ def _counted(proxy: Proxy, text: str) -> bytes:
 
 
 def wants_password(proxy: Proxy, schemes: str) -> GatewayError:
-    """`schemes`: the authentication schemes that the proxy offers, if known."""
+    """The error for a missing or wrong password. `schemes`: the proxy's authentication schemes, if known."""
     given = bool(proxy.user or proxy.password)
     what = "does not accept the user and password" if given else "wants a user and a password"
     hint = (

@@ -157,7 +157,7 @@ _TEXT: Final = b'"text_delta","text"'
 _THINKING: Final = b'"thinking_delta","thinking"'
 _INPUT: Final = b'"input_json_delta","partial_json"'
 _FOUND: Final = b'"result"'
-"""A block without deltas."""
+"""Stands for a kind of block that has no deltas: a web search, its result."""
 _STARTS: Final = {
     _TEXT: b'{"type":"text","text":""}',
     # Only Anthropic can sign. The signature stays empty: a client could send an invented one to Anthropic.

@@ -243,7 +243,8 @@ class AnthropicMessageReader:
         return [*results, Message(ours, rest)] if rest else results
 
     def _content(self, value: object, holder: At, key: str, place: str) -> list[Part]:
-        """`place` is the message's role or `tool_result`; it decides which blocks are allowed."""
+        """The parts of a message or a tool result. `place`, the message's role or `tool_result`, decides which blocks
+        are allowed."""
         if isinstance(value, str):
             return [Text(value)] if value else []
         if not isinstance(value, list):
@@ -319,7 +320,7 @@ class AnthropicMessageReader:
         return (Reasoning(text, signature),) if text or signature else ()
 
     def _redacted_thinking(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:
-        """Left out, because only Anthropic can read it."""
+        """No parts: only Anthropic can read the block."""
         return ()
 
     def _tool_change(self, block: Mapping[str, object], at: FieldPath) -> Iterable[Part]:

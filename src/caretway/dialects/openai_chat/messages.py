@@ -121,7 +121,7 @@ def _choose(value: object, tools: tuple[ToolSpec, ...], parallel: bool) -> tuple
 def _allowed(
     choice: Mapping[str, object], tools: tuple[ToolSpec, ...], parallel: bool
 ) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
-    """Only the allowed tools are passed on."""
+    """The tools that `choice` allows, and the choice among them. The model does not see the other tools."""
     param = "tool_choice.allowed_tools"
     if choice.get("allowed_tools") is None:
         raise missing(param)

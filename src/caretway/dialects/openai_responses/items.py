@@ -125,7 +125,7 @@ class ItemReader:
         self._messages.append(Message(Role.USER, (Text(f"{HEADING}\n\n{summary}"),)))
 
     def _additional_tools(self, item: Mapping[str, object], at: At) -> None:
-        """Not part of the conversation: the tools are read with the request's tools."""
+        """Adds nothing to the conversation: the item's tools are read with the request's tools."""
         role = optional_string(item, "role", at)
         if role not in (None, "developer"):
             raise invalid_value(f"{at}.role", f"use developer, not {role[:60]!r}.")

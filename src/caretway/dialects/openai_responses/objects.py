@@ -56,7 +56,7 @@ def annotations(text: str, sources: Sequence[WebSource]) -> list[dict[str, objec
 
 
 def search_item(name: str, search: WebSearch, *, over: bool = True) -> dict[str, object]:
-    """`over`: the response ends, or the search does."""
+    """The item of a web search. `over`: the search or its response has ended; without a result it is `incomplete`."""
     action: dict[str, object] = {"type": "search", "query": search.query, "queries": [search.query]}
     status = "in_progress"
     if search.found is not None:

@@ -250,7 +250,7 @@ def _choose(value: object, box: ResponsesTools, parallel: bool) -> tuple[tuple[T
 def _allowed(
     choice: Mapping[str, object], box: ResponsesTools, parallel: bool
 ) -> tuple[tuple[ToolSpec, ...], ToolChoice]:
-    """Only the allowed tools are passed on."""
+    """The tools that `choice` allows, and the choice among them. The model does not see the other tools."""
     names: set[str] = set()
     for i, one in enumerate(an_array(choice.get("tools"), "tool_choice.tools")):
         at = f"tool_choice.tools[{i}]"
