@@ -77,7 +77,7 @@ def open_api(settings: Settings) -> AutoTransport:
 
 
 def open_runs(settings: Settings) -> RunHosts:
-    """Like `open_api`, with runs on the host that serves them."""
+    """Like `open_api`, but runs go to the host that serves the account's runs."""
     known = hosts(settings)
     fixed = known.run if known.run_fixed else ""
     return RunHosts(open_api(settings), known.api, lambda url: _open(settings, url), time.monotonic, fixed)
@@ -234,9 +234,10 @@ def build_backend(
     simulator: "Simulator | None" = None,
     share: ShareSignIn | None = None,
 ) -> Backend:
-    """`around` applies to the backend `agent` only; other backends do not use our transport. `counted`: runs may have a
-    budget. `process_of`: another account's backend, whose process is used. `simulator` replaces the simulator
-    that the backend would start. `share`: the store in which other gateways find a renewed sign-in."""
+    """Builds the backend that `choose_backend` names. `around` applies to the backend `agent` only; other backends do
+    not use our transport. `counted`: runs may have a budget. `process_of`: another account's backend, whose process is
+    used. `simulator` replaces the simulator that the backend would start. `share`: the store in which other gateways
+    find a renewed sign-in."""
     backend: Backend
     match choose_backend(settings):
         case "agent":

@@ -44,7 +44,8 @@ def plan(
     thinks: bool = False,
     prepared: tuple[Step, ...] | None = None,
 ) -> Plan:
-    """`prepared`: the script of this turn, which replaces the script of its prompt."""
+    """The steps that the model still has to take. `prepared`: the script of this turn, which replaces the script of its
+    prompt."""
     if prepared is not None:
         return _resume(prepared, history, turn_start(history), tools)
     at = next((i for i in reversed(range(len(history))) if _is_script(history[i])), None)

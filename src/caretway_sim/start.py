@@ -376,7 +376,8 @@ async def open_conversation(
     request_id: str,
     manners: Manners,
 ) -> SimConversation:
-    """`chosen`: the resolved model. Raises RunRefused, or EmptyTurn if the run is to end without output."""
+    """The conversation of a run. `chosen`: the resolved model. Raises RunRefused, or EmptyTurn if the run is to end
+    without output."""
     if not request.HasField("conversation_state"):
         raise RunRefused(faults.bad_request("Conversation state is required"))
     kind = request.action.WhichOneof("action")

@@ -63,13 +63,11 @@ class Reading:
 
 
 def answer(prompt: str | Sequence[tuple[Role, str]], *, thinks: bool = False) -> tuple[Step, ...]:
-    """`thinks`: the requested model thinks by itself.
-
-    A `Say` is written exactly as it is: the texts of all `Say` steps, joined, are the answer. A `Think` is for a wire
-    with a field for thinking; where the instructions ask for <thinking> tags, thinking is part of the text. `Exec` and
-    `Query` are for a wire with built-in tools; a `Result` follows only one of them, because only then is its text not
-    known in advance. An answer that calls tools ends with the calls.
-    """
+    """The steps of an answer. `thinks`: the requested model thinks by itself. A `Say` is written exactly as it is: the
+    texts of all `Say` steps, joined, are the answer. A `Think` is for a wire with a field for thinking; where the
+    instructions ask for <thinking> tags, thinking is part of the text. `Exec` and `Query` are for a wire with built-in
+    tools; a `Result` follows only one of them, because only then is its text not known in advance. An answer that calls
+    tools ends with the calls."""
     if not isinstance(prompt, str) and len(prompt) == 1 and prompt[0][0] == "user":
         prompt = prompt[0][1]  # a whole transcript in one message
     reading = read(split(prompt) if isinstance(prompt, str) else prompt)

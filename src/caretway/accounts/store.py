@@ -194,7 +194,8 @@ def open_vault(
     file: str = FILE,
     name: str = KEYRING_NAME,
 ) -> SignInStore:
-    """`kind` is `file`, named `file` in the directory, or `keyring`, under the entry `name`."""
+    """The store that the settings name: `kind` is `file`, in `directory`, or `keyring`, under the entry `name`. Raises
+    GatewayError if the package for the keyring is missing."""
     if kind == "file":
         return FileSignInStore(directory, file)
     try:

@@ -257,7 +257,7 @@ class AccessLayer:
         self._dashboard_access = dashboard_access or DashboardAccess(access, keys)
 
     def accept(self, request: HttpRequest, response: ResponseWriter) -> "AcceptedRequest | None":
-        """Called at the end of a head. None: the request is answered, and its body is not wanted. Raises
+        """Called at the end of a head. Returns None if the request is answered already, without its body. Raises
         GatewayError."""
         if self._trace is not None:
             response.observe(TraceRecorder(self._trace, request))

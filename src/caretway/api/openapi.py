@@ -274,7 +274,7 @@ def _answer(description: str, schema: str, *, stream: bool = False) -> Schema:
 
 
 def _operation(route: Route, operation: Operation, suffix: str) -> Schema:
-    """`suffix` keeps operation ids unique: a row may be served at two paths."""
+    """The Operation Object of one method. `suffix` keeps operation ids unique: a row may be served at two paths."""
     error = operation.error
     answers = {"200": _answer(operation.answers, operation.schema, stream=operation.turn)}
     answers |= {str(status): _answer(description, error) for status, description in ERRORS.items()}

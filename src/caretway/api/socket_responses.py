@@ -77,7 +77,8 @@ def new_connection() -> str:
 def responses_socket(
     path: str, headers: Mapping[str, str], scheme: str, name: str, closed: Callable[[str], None]
 ) -> MakeSuccessor:
-    """`name`: unique name of the connection. `closed` is called when the connection ends."""
+    """A function that makes the protocol of the WebSocket. `name`: unique name of the connection. `closed` is called
+    with this name when the connection ends."""
     kept = {header: value for header, value in headers.items() if header not in _DROPPED}
     kept = {header: value for header, value in kept.items() if not header.startswith("sec-websocket-")}
     return lambda server: ResponsesSocket(server, path, {**kept, SOCKET: name}, scheme, partial(closed, name))

@@ -361,7 +361,8 @@ _SIMULATOR: Final = "simulator"
 
 
 def check_gateways(data_dir: Path, backend: str) -> list[Finding]:
-    """`backend`: the backend that `caretway serve` would use now; empty if it would not start."""
+    """A finding for each running gateway. `backend`: the backend that `caretway serve` would use now; empty if it would
+    not start."""
     found = [(note, answers(note.url)) for note in noted_gateways(data_dir)]
     return [judged(note, backend, alive=alive) for note, alive in found if alive or not is_another_process(note)]
 

@@ -17,7 +17,7 @@ _PIECES: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^",{])*[,{]? ?')
 
 
 def command(words: Sequence[str], width: int) -> list[str]:
-    """`words` are already quoted. `width` 0 makes one line of any length."""
+    """The lines of a shell command. `words` are already quoted. `width` 0 makes one line of any length."""
     lines: list[str] = []
     line = ""
     for group in _with_values(words):

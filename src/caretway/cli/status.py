@@ -51,7 +51,7 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class AccountFacts:
-    """Unset for backends with their own sign-in."""
+    """The account and its credentials; nothing is set for backends with their own sign-in."""
 
     account: str | None = None
     """The signed-in account, if known."""
@@ -127,7 +127,7 @@ async def _ask(settings: Settings) -> Report:
 
 
 def as_json(report: Report, gateways: Sequence[Finding]) -> dict[str, Any]:
-    """`gateways`: the running ones with the findings of `doctor`."""
+    """The JSON of `--json`. `gateways`: a finding of `doctor` for each running gateway."""
     facts = asdict(report.facts)
     del facts["over"]
     plain = asdict(report) | facts

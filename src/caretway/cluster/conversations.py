@@ -181,7 +181,7 @@ class SharedConversations:
     def _publishing(
         self, key: bytes, snapshot: Snapshot, known: tuple[TurnPiece, ...], new: Mapping[bytes, bytes]
     ) -> tuple[Command, tuple[TurnPiece, ...]]:
-        """`known`: pieces that Redis already has."""
+        """The command that publishes a turn, and all its pieces. `known`: pieces that Redis already has."""
         talk, turn_name = self._talk(snapshot.conversation), self._seal.name("turn", key)
         turn = self._link.key("turn", turn_name)
         pieces = {piece.name: piece for piece in known}
@@ -346,8 +346,8 @@ class SharedResponses:
         return SharedArchive(self, local, scope)
 
     def watch(self, scope: str, local: LocalArchive, gone: Callable[[str], None]) -> None:
-        """Call `gone` for each response of the account that any gateway deletes, while its object lives. A new watcher
-        of an account replaces the old."""
+        """Call the method `gone` for each response of the account that any gateway deletes, until the method's object
+        is freed. A new watcher of an account replaces the old."""
         self._watchers[scope] = local, WeakMethod(gone)
         for dead in [name for name, (_, one) in self._watchers.items() if one() is None]:
             del self._watchers[dead]

@@ -170,7 +170,7 @@ class Directory:
         self._beating = spawn(self._live(), "heartbeat of the cluster")
 
     async def drain(self) -> None:
-        """Ask the others to start no new turns here. Turns that it holds stay until it leaves."""
+        """Ask the other gateways to start no new turns here. Turns that wait here stay until this gateway leaves."""
         self.own = msgspec.structs.replace(self.own, draining=True)
         try:
             await self._beat()

@@ -259,7 +259,7 @@ end
 return held
 """
 """One atomic step, so that two gateways that find the same dead winner do not both win. ARGV: the claim, the row that
-it may replace, its seconds, the bytes that are read of a row."""
+the claim may replace, the claim's seconds, the bytes that are read of a row."""
 _TRIES: Final = 4
 
 
@@ -427,8 +427,8 @@ class Hops:
         return self._directory.own
 
     async def _give_away(self, request: PassedRequest, writer: RelayWriter) -> str | None:
-        """Pass a new turn to another gateway, because this one is draining. If no other gateway takes it, it begins
-        here."""
+        """Pass a new turn to another gateway, because this one is draining. If no other gateway takes the turn, it
+        begins here."""
         own = self._directory.own
         others = [one for one in self._directory.alive() if not one.draining and one.schema == own.schema]
         for other in [one for one in others if one.id != own.id][-2:]:

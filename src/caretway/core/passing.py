@@ -96,10 +96,10 @@ class Elsewhere(Protocol):
         ...
 
     async def lookup(self, made: Held, request: PassedRequest, writer: RelayWriter) -> bool:
-        """Let the gateway that made a response answer a lookup. True if it has answered."""
+        """Let the gateway that made a response answer a lookup. True if that gateway has answered."""
         ...
 
     async def answer(self, held: Sequence[Held], request: PassedRequest, writer: RelayWriter) -> str | None:
-        """Let the turn's gateway answer. None if it has answered; otherwise answer here. The text then says why the
-        turn cannot be resumed; it may be empty."""
+        """Let the turn's gateway answer. None if that gateway has answered; otherwise the caller must answer, and the
+        text, possibly empty, says why the turn cannot be resumed."""
         ...

@@ -127,7 +127,8 @@ class Remedy(Enum):
 
     @property
     def opens_run(self) -> bool:
-        """Whether it counts against the budget. A refused model does not: each is asked once, and refuses at once."""
+        """Whether this remedy counts against the budget. The next model after a refused one does not: each model is
+        asked once, and refuses at once."""
         return self not in _OPEN_NO_RUN
 
 
@@ -153,7 +154,7 @@ class Step(Struct, frozen=True):
     """One row of the table."""
 
     losses: frozenset[Loss]
-    """Empty: all of its part of the table."""
+    """The losses that the row fits; empty: all losses of the row's part of the table."""
     given: Facts
     unless: Facts
     remedy: Remedy

@@ -198,7 +198,8 @@ class Tally(Struct):
             self._rounds += 1
 
     def next_response(self, results: Sequence[ToolResult] = (), *, warm: bool = True) -> None:
-        """`warm`: upstream's cache may still have the context of the previous response."""
+        """Begin the next response, with the results that it answers. `warm`: upstream's cache may still have the
+        context of the previous response."""
         self._responses += 1
         self._estimates += self._input()
         self._warm = warm

@@ -36,7 +36,8 @@ _COMPACT: Final = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools."  # 
 def kind_of_request(
     messages: Sequence[Message], tools: Sequence[ToolSpec], headers: Mapping[str, str], metadata: object = None
 ) -> str:
-    """`metadata`: Codex's `client_metadata`, which replaces the headers over a WebSocket."""
+    """The purpose of a request in one word. `metadata`: Codex's `client_metadata`, which replaces the headers over a
+    WebSocket."""
     codex = metadata if isinstance(metadata, dict) else {}
     header = codex.get(_CODEX_TURN) or headers.get(_CODEX_TURN)
     if isinstance(header, str):

@@ -40,7 +40,7 @@ class AnswerNote:
         return bool(self.record.error) or self.record.outcome == _LATE
 
     def parts(self, *, brief: bool = False) -> list[Part]:
-        """`brief` leaves out rarely used parts."""
+        """The parts of the line. `brief` leaves out rarely used parts."""
         record = self.record
         why = f" ({record.reason})" if record.reason and not brief else ""
         found: list[Part] = [

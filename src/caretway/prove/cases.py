@@ -53,7 +53,8 @@ def _code(facts: Facts, fact: str) -> str:
 
 
 def flag(fact: str, yes: str, no: str, helps: str = NOTHING_TO_SET, *, expected: bool = True) -> Judge:
-    """`yes` states the assumption; `expected` is the value of the fact that confirms it."""
+    """Judges a case by a fact that is true or false. `yes` states the assumption; `expected` is the value of the fact
+    that confirms it."""
     return lambda facts: holds(yes) if facts[fact] is expected else differs(no, helps)
 
 

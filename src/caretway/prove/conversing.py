@@ -187,7 +187,8 @@ async def converse(
     hold: Hold | None = None,
     snapshot: Snapshot | None = None,
 ) -> Talk:
-    """`hold` is awaited before results are submitted. An error of the turn ends the talk and is stored in it."""
+    """Runs a conversation to its end. `hold` is awaited before results are submitted. An error of the turn ends the
+    talk, which holds the error."""
     talk = Talk(messages=request.messages)
     turn: Turn | None = None
     anew = False

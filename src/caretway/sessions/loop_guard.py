@@ -108,7 +108,7 @@ def wander_warning(steps: int, tokens: int) -> str:
 
 
 def loop_error(tool: str, calls: int, outcome: str, *, warned: bool) -> GatewayError:
-    """`outcome`: one word, empty if unknown."""
+    """The error that ends a turn in a loop. `outcome`: of the repeated call in one word, empty if unknown."""
     result = f"the same result ({outcome})" if outcome else "the same result"
     return GatewayError(
         ErrorKind.TOOL_LOOP,
@@ -211,7 +211,8 @@ class Wander:
         self._seen: set[int] = set()
 
     def step(self, results: Iterable[str], *, looks: bool, now: float | None = None) -> None:
-        """`looks`: no call of the step can change anything."""
+        """Count a step that looks and finds nothing new; any other step ends the count. `looks`: no call of the step
+        can change anything."""
         new = not looks
         for result in results:
             self._context += len(result)

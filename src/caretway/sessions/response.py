@@ -393,7 +393,8 @@ class Response:
         return events
 
     def _end(self, event: Event, *, made_up: bool) -> None:
-        """`made_up`: a stage created the event, so upstream has to be stopped."""
+        """The response is over: settle its turn. `made_up`: a stage created the event, so upstream has to be
+        stopped."""
         self.over = True
         self._plain = False
         self._owner.settle(self.live, Happening.STOPPED if made_up else _ENDS[type(event)], self.reply())

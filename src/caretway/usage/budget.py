@@ -86,7 +86,7 @@ MOST: Final = 1e15
 
 
 def parse_budget(text: str, scope: BudgetScope) -> UsageBudget:
-    """`scope` applies if the text names none. Raises ValueError with a sentence."""
+    """The budget that the text describes. `scope` applies if the text names none. Raises ValueError with a sentence."""
     parts = re.fullmatch(_TEXT, text.strip())
     if parts is None:
         raise ValueError(f'"{text.strip()[:60]}" is no budget; expected {EXPECTED}')

@@ -174,7 +174,8 @@ class Conversation(RunLife):
     # ---- the client's side
 
     def submit(self, results: Sequence[ToolResult], extra: Sequence[Text], now: float, demanded: str = "") -> None:
-        """Answer the calls of the step. Raises GatewayError(TURN_GONE), before anything is sent, if it cannot."""
+        """Answer the calls of the step. Raises GatewayError(TURN_GONE), before anything is sent, if that is
+        impossible."""
         if self.phase is not RunPhase.PAUSED:
             raise GatewayError(ErrorKind.TURN_GONE, f"The turn cannot take tool results: it is {self.phase.value}.")
         if max([message_bytes(result.content) for result in results], default=0) > self._limits.max_message_bytes:

@@ -233,7 +233,7 @@ class RunLife:
 
     @property
     def reshapable(self) -> bool:
-        """Whether the model sent nothing in this turn and there is another way to name it."""
+        """Whether the model sent nothing in this turn and there is another way to name the model."""
         return self.unheard and self.shape + 1 < len(self._opening.models)
 
     @property

@@ -320,7 +320,7 @@ class AgentTurn:
                 self._lost(Loss.CUT, None)
 
     def _lost(self, loss: Loss, fault: GatewayError | None, fact: Fact | None = None) -> None:
-        """`fact`: what is known besides the state of the conversation."""
+        """Give up the attempt and carry out the remedy. `fact`: what is known besides the state of the conversation."""
         if self._stream is not None and loss in (Loss.SILENT, Loss.STALLED):
             self._stream.doubt()
         self._drop_attempt()

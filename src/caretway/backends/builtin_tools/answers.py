@@ -534,7 +534,7 @@ def fetch(args: pb.FetchArgs, outcome: Outcome) -> list[Reply]:
 
 
 def _went_wrong(result: Any, args: Message, outcome: Outcome, path: str | None = None) -> bool:
-    """Write a refused or failed call into the result, in the best variant that the result has. Returns False if the
+    """Write a refused or failed call into the result, in the most exact variant of its type. Returns False if the
     call was successful. With `path`, only words that name the file count as a failure."""
     variants = result.DESCRIPTOR.fields_by_name
     failed = outcome.failed or (outcome.image is None and sounds_failed(outcome.text, path))

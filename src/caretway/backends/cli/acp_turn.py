@@ -82,7 +82,7 @@ class AcpPool:
         return warm
 
     def give(self, warm: Warm) -> None:
-        """Return the process to the pool, or end it if it is dead or full."""
+        """Return the process to the pool, or end it if it is dead or has reached its limit of sessions."""
         self._busy.discard(warm)
         if not warm.agent.alive or len(warm.agent.sessions) >= self._max_sessions:
             spawn(warm.agent.aclose(), "cursor-agent-acp-full")

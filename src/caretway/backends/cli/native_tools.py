@@ -35,8 +35,8 @@ FILE: Final = "mcp-approvals.json"
 MAX_FILE_BYTES: Final = 2**20
 _ODD: Final = re.compile(r"[^A-Za-z0-9]+")
 _DENIED: Final = ("Shell(*)", "Write(**)")
-"""The program's own tools that are denied unless the user allows them. It may read, because it keeps descriptions of
-tools and long results in its own files."""
+"""The program's own tools that are denied unless the user allows them. Reading is allowed, because the program keeps
+descriptions of tools and long results in its own files."""
 INSTEAD: Final = f"""---
 description: Which tools there are
 alwaysApply: true
@@ -71,8 +71,8 @@ class Approvals:
         self._given: set[str] = set()
 
     def allow(self, *, own_tools: bool) -> None:
-        """Write the rule that allows the server's calls, which the server's approval does not. It applies only in this
-        directory."""
+        """Write the rule that allows the server's calls, which the server's approval does not. The rule applies only in
+        this directory."""
         rules = {"allow": [f"Mcp({SERVER}:*)"], "deny": [] if own_tools else list(_DENIED)}
         folder = self._workspace / ".cursor"
         write_file(folder / "cli.json", json.dumps({"permissions": rules}, indent=2), durable=False)

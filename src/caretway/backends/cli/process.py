@@ -60,7 +60,7 @@ class Slots:
 
 
 class Slot:
-    """A place in the queue, then a running turn's permit. It is released once."""
+    """A place in the queue, then a running turn's permit. Further calls of `leave` do nothing."""
 
     def __init__(self, slots: Slots, turn: "asyncio.Future[None] | None") -> None:
         self._slots = slots

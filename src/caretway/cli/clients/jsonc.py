@@ -130,7 +130,7 @@ class _Reader:
 
 
 def _parsed(text: str) -> _Node | None:
-    """The text as nodes; None if it has no value. Raises NotJson."""
+    """The text as nodes; None if it has no value. Raises ValueError."""
     reader = _Reader(text)
     if not reader.peek():
         return None

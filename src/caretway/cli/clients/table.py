@@ -499,7 +499,7 @@ class ClientProgram:
     """What to type after `setup`, with `{model}`; or why there is no `setup`."""
     api: str = "chat"
     executable: str = ""
-    """If it is not the name."""
+    """The program to start, if it is not called like the client; otherwise empty."""
     seen_as: str = ""
     """The client's name in the ledger. Empty if it sends a library's user agent or none."""
     key_from: str = f"It takes the gateway's key from {KEY_VARIABLE}."

@@ -356,7 +356,8 @@ def _exchange(
     *,
     run: bool = False,
 ) -> Http1Exchange:
-    """`run`: the exchange has its own connection and is sent only once."""
+    """A request with the headers of its host and its size. `run`: the exchange has its own connection and is sent only
+    once."""
     own = [("host", origin.authority)]
     if body or method != "GET":
         own.append(("content-length", str(len(body))))

@@ -170,7 +170,7 @@ class ResponsesEncoder:
     # ---- frames
 
     def _say(self, out: list[bytes], name: str, rest: bytes) -> None:
-        """`rest`: the other fields of the event, as JSON without the braces."""
+        """Add an event with the next number. `rest`: the other fields of the event, as JSON without the braces."""
         out += (_head(name), b"%d," % self._seq, rest, b"}\n\n")
         self._seq += 1
 

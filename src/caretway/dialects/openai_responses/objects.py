@@ -81,8 +81,8 @@ def reasoning_item(name: str, parts: Sequence[Mapping[str, object]]) -> dict[str
 
 
 def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments: str) -> dict[str, object]:
-    """`arguments` has the client's form: JSON text for a function, free text for a custom tool. A search gets the
-    parsed value."""
+    """The item of a call. `arguments` has the client's form: JSON text for a function, free text for a custom tool; for
+    a search the item has the parsed value."""
     item: dict[str, object] = {"id": name, "call_id": call_id, "status": status}
     if tool.kind == "search":
         return item | {"type": "tool_search_call", "execution": "client", "arguments": _value(arguments)}

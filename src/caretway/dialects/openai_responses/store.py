@@ -112,8 +112,8 @@ class ResponseStore:
         owner: str = "",
         passing: bool = False,
     ) -> None:
-        """`items`: the new input; items without an id get one here, because clients can list them. `passing`: keep the
-        response only while its owner, a connection, is open; it cannot be looked up."""
+        """Store a response. `items`: the new input; items without an id get one here, because clients can list them.
+        `passing`: keep the response only while its owner, a connection, is open, and only to be continued."""
         suffix = response_id.removeprefix("resp_")
         asked = [item if item.get("id") else {**item, "id": f"in_{suffix}_{i}"} for i, item in enumerate(items)]
         ids = tuple(str(item["id"]) for item in (*asked, *output))

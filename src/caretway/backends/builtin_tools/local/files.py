@@ -132,7 +132,7 @@ def reason(failure: Failure) -> str:
 
 
 def failed(result: Result, args: Message, failure: Failure) -> Result:
-    """The result with the failure, in the best variant that it has."""
+    """The result with the failure, in the most exact variant that the result's type has."""
     number = failure.errno if isinstance(failure, OSError) else None
     wanted = next((variant for variant, numbers in _BY_NUMBER.items() if number in numbers), "error")
     if isinstance(failure, PathRefused):
