@@ -64,14 +64,14 @@ STATES: Final = (
     State(
         "a dead proxy",
         "Cursor",
-        "proxy",
+        "cannot connect to the proxy",
         flags=("--backend", "agent", "--agent-url", "http://cursor.test"),
         environ=KEY | {"HTTP_PROXY": NOWHERE},
     ),
     State(
         "Cursor cannot be reached",
         "Cursor",
-        "cannot connect to",
+        "cannot connect to ",
         flags=("--backend", "agent", "--agent-url", NOWHERE),
         environ=KEY,
     ),
@@ -102,7 +102,7 @@ STATES: Final = (
     ),
 )
 IN_WORDS: Final = {
-    "the disk is full": "cannot be kept",
+    "the disk is full": "conversations and usage cannot be kept",
     "another user's gateway has the port": "is taken by another user's gateway",
 }
 """States that a test does not put this machine into."""
@@ -194,8 +194,9 @@ def test_a_gateway_of_another_user_is_told(places: dict[str, str], tmp_path: Pat
 
 def test_the_page_has_the_same_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    rows = [f"| {state.name} | {state.says.strip()} | {state.exit_code} |" for state in STATES]
-    rows += [f"| {name} | {says} | 1 |" for name, says in IN_WORDS.items()]
+    said = [(state.name, state.says, state.exit_code) for state in STATES]
+    said += [(name, says, 1) for name, says in IN_WORDS.items()]
+    rows = [f'| {name} | "{says}{"..." if says.endswith(" ") else ""}" | {code} |' for name, says, code in said]
     assert [row for row in rows if row not in page] == []
 
 
