@@ -16,12 +16,13 @@ from typing import Any, Final
 
 from ..config import Settings
 from ..config.secrets import gateway_keys, secrets_in
-from ..observe.redact import RedactingFormatter, Redactor
+from ..observe.redact import Redactor
 from ..server.access import new_key
 from .clients.values import NO_KEY, OfferedModel, Target, with_automatic_window
 from .port_owner import strangers_port
 from .process import CommandFailed, remark
 from .running import LAUNCH_LOG, RunningGateway, announced_gateway, answering_gateways, ask, dialled, gateway_there
+from .terminal import Style
 
 _MAX_LOG: Final = 1_000_000
 _HARMLESS: Final = frozenset({"config", "data_dir", "port", "host"})
@@ -151,6 +152,8 @@ def _model(row: Mapping[str, Any]) -> OfferedModel:
 
 def _log_to(file: Path, settings: Settings) -> None:
     """Logs the client's own gateway to a file, because the client owns the terminal. A long file is truncated first."""
+    from .log_lines import LineFormatter  # a running gateway needs no log here
+
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = not file.exists() or file.stat().st_size > _MAX_LOG
@@ -158,7 +161,5 @@ def _log_to(file: Path, settings: Settings) -> None:
         handler: logging.Handler = logging.FileHandler(file, encoding="utf-8")
     except OSError:
         handler = logging.NullHandler()  # a full disk must not stop the client
-    handler.setFormatter(
-        RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s", Redactor(secrets_in(settings)))
-    )
+    handler.setFormatter(LineFormatter(Redactor(secrets_in(settings)), Style()))
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])

@@ -7,7 +7,6 @@ recording, and the hash cannot be reversed by guessing.
 """
 
 import hashlib
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -121,23 +120,3 @@ def _hide(text: str, secrets: re.Pattern[str], signs: Iterable[str]) -> str:
         if sign in text:
             return secrets.sub(HIDDEN, text)
     return text
-
-
-class RedactingFormatter(logging.Formatter):
-    """Formats log lines, tracebacks included, and removes secrets, also from messages of libraries."""
-
-    def __init__(self, fmt: str, redactor: Redactor) -> None:
-        super().__init__(fmt)
-        self._redactor = redactor
-        self._second = -1
-        self._spelt = ""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging names it
-        """The default format of logging; lines of the same second share the text."""
-        second = int(record.created)
-        if second != self._second:
-            self._second, self._spelt = second, super().formatTime(record, self.default_time_format)
-        return f"{self._spelt},{int(record.msecs):03d}"
-
-    def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.text(super().format(record))

@@ -18,6 +18,9 @@ from caretway.core.records import TurnRecord
 from caretway.observe.log import AnswerNote
 from caretway.observe.redact import Redactor
 
+SECRET = "correct horse battery"
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
+
 
 def answer(number: int) -> logging.LogRecord:
     record = TurnRecord(
@@ -141,3 +144,15 @@ def test_a_pipe_in_place_of_the_log_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log")
     with pytest.raises(ConfigError, match="cannot write"):
         log_file(tmp_path / "log")
+
+
+def test_a_traceback_carries_no_header(caplog: pytest.LogCaptureFixture) -> None:
+    formatter = LineFormatter(Redactor([SECRET]), Style())
+    try:
+        raise ValueError({"authorization": f"Bearer {JWT}", "x-api-key": SECRET})
+    except ValueError:
+        logging.getLogger("test").exception("failed with %s", SECRET)
+    shown = formatter.format(caplog.records[-1])
+    assert "Traceback" in shown
+    assert SECRET not in shown
+    assert JWT not in shown
