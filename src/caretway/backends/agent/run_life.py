@@ -8,6 +8,7 @@ of retries. `core.recovery` chooses the remedy.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -69,10 +70,10 @@ class BlobStore:
 
     def answer(self, kv: pb.KvServerMessage) -> bytes | None:
         """The answer to a KV request; None if its type is unknown. Raises GatewayError if the turn cannot continue."""
-        reply = pb.KvClientMessage(id=kv.id)
         match kv.WhichOneof("message"):
             case "get_blob_args":
                 self.news += 1
+                reply = pb.KvClientMessage(id=kv.id)
                 key = kv.get_blob_args.blob_id
                 data = self.own.get(key)
                 if data is None:
@@ -83,6 +84,7 @@ class BlobStore:
                 if len(data) > LARGE_BYTES:
                     return embed_deep(((b"", _KV), (reply.SerializeToString(), _GOT), (b"", _DATA)), data)
                 reply.get_blob_result.blob_data = data
+                return pb.AgentClientMessage(kv_client_message=reply).SerializeToString()
             case "set_blob_args":
                 key, data = kv.set_blob_args.blob_id, kv.set_blob_args.blob_data
                 before = self.own.get(key)
@@ -92,10 +94,9 @@ class BlobStore:
                 if before != data:
                     self.news += 1
                 self.own[key] = data
-                reply.set_blob_result.SetInParent()
+                return _stored(kv.id)
             case _:
                 return None
-        return pb.AgentClientMessage(kv_client_message=reply).SerializeToString()
 
     def _too_much(self) -> GatewayError:
         return GatewayError(
@@ -103,6 +104,14 @@ class BlobStore:
             f"Cursor stores more than {self._limit >> 20} MiB in one turn of this conversation.",
             hint="Start a new conversation.",
         )
+
+
+@lru_cache(maxsize=1024)
+def _stored(kv_id: int) -> bytes:
+    """The answer to a request that stores a blob. The ids begin anew in every run."""
+    reply = pb.KvClientMessage(id=kv_id)
+    reply.set_blob_result.SetInParent()
+    return pb.AgentClientMessage(kv_client_message=reply).SerializeToString()
 
 
 _HEARTBEAT: Final = pb.AgentClientMessage(client_heartbeat=pb.ClientHeartbeat()).SerializeToString()

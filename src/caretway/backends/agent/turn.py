@@ -392,7 +392,8 @@ class AgentTurn:
                 stream.send(message)
         if conversation.jobs or conversation.aborted_jobs:
             self._mind_jobs()
-        if conversation.watch.due() < self._alarm:
+        pause_at = conversation.watch.pause_at  # heartbeats only move to later
+        if pause_at is not None and pause_at < self._alarm:
             self._arm()
         found = conversation.shape or conversation.simplified or self._simplify is not None
         if self._learn is not None and found and conversation.understood:

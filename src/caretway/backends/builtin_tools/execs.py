@@ -6,6 +6,7 @@ Every exec gets an answer, because the server waits for an answer: the model see
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from google.protobuf.message import Message
@@ -67,8 +68,9 @@ _RESULT_SUCCESS: Final = tag(pb.RequestContextResult, "success")
 _SUCCESS_CONTEXT: Final = tag(pb.RequestContextSuccess, "request_context")
 
 
+@lru_cache(maxsize=1024)
 def stream_close(exec_id: int) -> bytes:
-    """The end of an exec's answer; the official client always sends it."""
+    """The end of an exec's answer; the official client always sends it. The ids begin anew in every run."""
     control = pb.ExecClientControlMessage(stream_close=pb.ExecClientStreamClose(id=exec_id))
     return pb.AgentClientMessage(exec_client_control_message=control).SerializeToString()
 
