@@ -187,6 +187,8 @@ CONTINUE = f"name: x\nversion: 1.0.0\nschema: v1\nmodels:\n  - name: o\n    prov
 PI = '{\n  "providers": {\n    "own": {"baseUrl": "' + ELSEWHERE + '/v1", "apiKey": "x", "api": "openai-completions", "models": [{"id": "default"}]}\n  }\n}\n'
 QWEN = json.dumps({"security": {"auth": {"selectedType": "openai", "apiKey": "theirs", "baseUrl": ELSEWHERE + "/v1"}}, "model": {"name": "x"}})
 CLINE = json.dumps({"version": 1, "lastUsedProvider": "anthropic", "modes": {}, "providers": {"anthropic": {"settings": {"provider": "anthropic", "apiKey": "x", "baseUrl": ELSEWHERE}, "updatedAt": "2026-11-17T13:33:27.648Z", "tokenSource": "manual"}}})
+DROID = json.dumps({"customModels": [{"model": "x", "displayName": "X", "baseUrl": ELSEWHERE, "apiKey": "x", "provider": "anthropic"}], "sessionDefaultSettings": {"model": "custom:X-0"}})
+GROK = f'[models]\ndefault = "other"  # mine\n\n[model.other]\nmodel = "x"\nbase_url = "{ELSEWHERE}/v1"\napi_key = "x"\n'
 LLM = f"# mine\n- model_id: own\n  model_name: o\n  api_base: {ELSEWHERE}/v1\n"
 BASE = {"OPENAI_BASE_URL": ELSEWHERE, "OPENAI_API_KEY": "theirs"}
 
@@ -259,6 +261,15 @@ STARTS = {
         "copilot",
         ["--allow-all-tools", "-p", "PROMPT"],
         variables={"COPILOT_PROVIDER_TYPE": "azure", "COPILOT_PROVIDER_BASE_URL": ELSEWHERE, "COPILOT_PROVIDER_BEARER_TOKEN": "x"},
+    ),
+    "droid": Start("droid", ["exec", "--auto", "high", "PROMPT"], own={"~/.factory/settings.json": DROID}),
+    "grok": Start(
+        "grok",
+        ["--always-approve", "-p", "PROMPT"],
+        ["grok", "--model", "caretway"],
+        {"~/.grok/config.toml": GROK},
+        variables={"XAI_API_KEY": "theirs"},
+        always={"GROK_DISABLE_AUTOUPDATER": "1"},
     ),
     "llm": Start(
         "llm",

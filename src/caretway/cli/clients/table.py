@@ -441,6 +441,45 @@ def launch_copilot(target: Target) -> LaunchPlan:
     return LaunchPlan(environment=variables, without=tuple(f"COPILOT_PROVIDER_{name}" for name in names))
 
 
+# ---- Factory Droid
+
+
+def launch_droid(target: Target) -> LaunchPlan:
+    """Its runtime settings are merged with the user's for one process."""
+    provider = {"baseUrl": target.openai, "apiKey": target.key, "provider": "generic-chat-completion-api"}
+    settings = {
+        "customModels": [
+            {"id": f"custom:{one.id}", "model": one.id, "displayName": one.name or one.id, **provider}
+            for one in target.listed
+        ],
+        "sessionDefaultSettings": {"model": f"custom:{target.model}"},
+    }
+    return LaunchPlan(
+        environment={"FACTORY_RUNTIME_SETTINGS_PATH": f"{FILES}/settings.json"},
+        files={"settings.json": jsonc.written(settings)},
+    )
+
+
+# ---- Grok Build
+
+
+def launch_grok(target: Target) -> LaunchPlan:
+    return LaunchPlan(
+        arguments=("--model", target.model),
+        environment={"GROK_MODELS_BASE_URL": target.openai, "XAI_API_KEY": target.key},
+    )
+
+
+def set_up_grok(target: Target, around: Surroundings) -> tuple[FilePlan, ...]:
+    named = around.environment.get("GROK_HOME")
+    folder = Path(named) if named else around.home / ".grok"
+    model: dict[str, Any] = {"name": TITLE, "model": target.model, "base_url": target.openai}
+    model |= {"env_key": KEY_VARIABLE} if target.keyed else {"api_key": NO_KEY}
+    if target.window:
+        model["context_window"] = target.window
+    return (FilePlan(folder / "config.toml", "toml", (Entry(("model", NAME), model),)),)
+
+
 # ---- llm
 
 
@@ -622,6 +661,24 @@ CLIENTS: Final = (
         launch_copilot,
         None,
         "it takes another provider from variables only",
+    ),
+    ClientProgram(
+        "droid",
+        "Factory Droid",
+        _NPM + "droid",
+        launch_droid,
+        None,
+        "its settings keep all custom models in one list",
+        seen_as="factory-cli",
+    ),
+    ClientProgram(
+        "grok",
+        "Grok Build",
+        _NPM + "@xai-official/grok",
+        launch_grok,
+        set_up_grok,
+        "grok --model caretway",
+        seen_as="grok-shell",
     ),
     ClientProgram(
         "llm",
