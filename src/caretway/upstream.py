@@ -115,7 +115,7 @@ def passes(settings: Settings) -> bool:
 
 
 def without_credentials(settings: Settings) -> Settings:
-    """The settings without the owner's credentials, for accounts that clients bring."""
+    """The settings without the owner's credentials, for accounts whose keys clients send."""
     local_tools = "off" if settings.origin("local_tools") == "default" else settings.local_tools
     return with_settings(settings, api_key=None, access_token=None, local_tools=local_tools)
 

@@ -41,7 +41,7 @@ class BaseModel:
     family: Family
     variants: tuple[Variant, ...]
     windows: tuple[int, int] = (0, 0)
-    """Context windows without and with max mode; 0 if the list does not say."""
+    """Context windows without and with max mode; 0 if the list has none."""
 
     @property
     def tiered(self) -> bool:

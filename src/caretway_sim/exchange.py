@@ -48,7 +48,7 @@ class SimExchange(Protocol):
 
     @property
     def congested(self) -> bool:
-        """The client reads more slowly than the server writes: wait for `drained` before writing more."""
+        """Whether the client reads more slowly than the server writes: then wait for `drained` before writing more."""
         ...
 
     async def drained(self) -> None:

@@ -35,7 +35,7 @@ class _Unheard(Exception):
 
 
 class SimStream:
-    """A response that a task writes, to its end: an error, a cut, or nothing more to say."""
+    """A response that a task writes until it ends: with an error, by a cut, or normally."""
 
     lingers_ms = 0
     """How long the body stays open after the end."""

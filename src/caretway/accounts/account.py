@@ -29,8 +29,8 @@ UNKNOWN_LIFE_S: Final = 30 * 60.0
 EARLY_S: Final = 5 * 60.0
 """The minimum time between renewal and expiry; a short-lived token is renewed at half its lifetime."""
 EARLY_SHARE: Final = 12
-"""A long-lived token is renewed this fraction of its lifetime before expiry: two hours for a day. After a failure the
-old token still works while the owner is warned."""
+"""A long-lived token is renewed when 1/12 of its lifetime is left: two hours of a day. After a failure the old token
+still works while the owner is warned."""
 EARLIEST_S: Final = 86400.0
 FAR_AWAY_S: Final = 1e12
 """No real expiry is further from 1970, in seconds."""

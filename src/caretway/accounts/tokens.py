@@ -167,8 +167,8 @@ class RenewedToken:
         return self._verdict(self._last, refused)
 
     async def _outcome(self, refused: str) -> _Outcome:
-        """The result of a renewal that knows of the refusal. A renewal that already runs may end with the refused
-        token; then another one starts."""
+        """The result of a renewal that replaces the token `refused`. A renewal that already runs may end with the
+        refused token; then another one starts."""
         while True:
             begins = self._renewal is None
             if self._renewal is None:

@@ -155,7 +155,7 @@ def would_use(settings: Settings) -> str:
 
 
 def check_agent_files(places: Sequence[Path]) -> Finding:
-    """Reports only where cursor-agent's files are; only the program itself knows whether it is signed in."""
+    """Reports only where cursor-agent's files are; only the program itself can report whether the user is signed in."""
     there = [str(path) for path in places if path.is_file()]
     return Finding("cursor-agent", True, f"has {', '.join(there)}" if there else "has no files here yet")
 

@@ -198,7 +198,8 @@ def remark(lines: Iterable[str]) -> None:
 
 
 def confirmed(question: str, without_question: str) -> bool:
-    """Asks yes or no; Enter is no. `without_question`: the command to type where there is no terminal to ask."""
+    """Asks a question and returns whether the answer is yes; Enter is no. `without_question`: the command to type where
+    there is no terminal to ask."""
     if not sys.stdin.isatty():
         raise CommandFailed("there is no terminal to ask", f"type: {without_question}", 2)
     # A running event loop's handler would only record Ctrl-C, and the terminal would still be read.

@@ -25,7 +25,7 @@ Command = tuple[Any, ...]
 
 CONNECT_S: Final = 1.0
 ANSWER_S: Final = 1.0
-"""Redis replies within a millisecond; one that takes this long counts as away."""
+"""Redis normally replies within a millisecond; a Redis that takes this long is treated as away."""
 TOTAL_S: Final = 2.0
 """Time limit for a free connection, connecting and the reply together."""
 PAUSE_S: Final = 0.5

@@ -50,7 +50,7 @@ class PassedRequest(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """The gateway (replica) and the id of the turn of a ticket."""
+    """The gateway and the turn, by their ids, that a ticket names."""
 
     replica: str
     sid: str

@@ -69,7 +69,7 @@ def _to_paste(client: ClientProgram, where: Target, around: Surroundings) -> lis
 
 
 def _file(plan: FilePlan, around: Surroundings) -> dict[str, str]:
-    """The file's content as if the file were empty: the user knows the rest of it."""
+    """What `setup` would write into an empty file: the user's own entries are not shown."""
     place = plan.path
     below = place.is_relative_to(around.home)
     return {"title": f"~/{place.relative_to(around.home)}" if below else str(place), "text": applied(plan, None)}

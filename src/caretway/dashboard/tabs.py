@@ -36,7 +36,7 @@ MAX_ROWS: Final = 400
 """Enough for the days of a year; other groups are cut to the largest."""
 MAX_EXPORTED: Final = 20_000
 MIN_PACE_S: Final = 3600.0
-"""The shortest time from which a pace is computed: a few minutes after midnight say nothing about the day."""
+"""The shortest time from which a pace is computed: a few minutes after midnight predict nothing about the day."""
 MAX_LATEST: Final = 10
 MAX_CLIENTS: Final = 5
 """The number of clients in today's cost."""

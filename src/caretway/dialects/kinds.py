@@ -24,7 +24,7 @@ _MARKS: Final = {
     re.compile(r'"request_kind":\s*"compaction"'): COMPACTION,
     re.compile(r'"thread_source":\s*"thread_title"'): TITLE,
 }
-"""What the metadata of a Codex turn says."""
+"""A pattern in the metadata of a Codex turn -> the purpose of the request."""
 _MAX_METADATA: Final = 4096
 _INSTRUCTIONS: Final = {
     "You are a title generator.": TITLE,  # OpenCode

@@ -54,7 +54,7 @@ class Family(Struct, frozen=True):
     help: str
     labels: tuple[str, ...] = ()
     open: frozenset[str] = frozenset()
-    """Labels whose values come from outside. All other labels take a few fixed words."""
+    """Labels whose values come from outside. All other labels have a few fixed values."""
 
     def other(self, values: tuple[str, ...]) -> tuple[str, ...]:
         """The label set shared by all values without a series of their own."""

@@ -264,7 +264,7 @@ class Child:
 
     @property
     def over(self) -> bool:
-        """The end was reported to the sink."""
+        """Whether the end was reported to the sink."""
         return self._over.done()
 
     @property

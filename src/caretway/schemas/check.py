@@ -225,7 +225,7 @@ def _multiple_of(on: SchemaVisit) -> bool:
 
 
 def _elements(on: SchemaVisit, schema: Any, start: int = 0) -> bool:
-    """Checks the elements from `start` on against one schema."""
+    """Whether the elements from `start` on match one schema."""
     return on.children((index, schema) for index in range(start, len(on.value)))
 
 
@@ -298,7 +298,7 @@ def _properties(on: SchemaVisit) -> bool:
 
 
 def _others(on: SchemaVisit, schema: Any, names: list[str]) -> bool:
-    """Checks properties that no other keyword covers against one schema."""
+    """Whether the properties that no other keyword covers match one schema."""
     if schema is False and names:
         listed = ", ".join(map(shown, names[:8]))
         return on.fail(f"unexpected properties: {listed}{' and more' if len(names) > 8 else ''}")

@@ -123,7 +123,8 @@ def fit_schema(
 
 
 def _passes(rules: SchemaRules) -> tuple[SchemaRules, ...]:
-    """The rules of each pass. Both run twice: merged unions can create mixed enums, and a tuple becomes a union."""
+    """The rules of each pass: unions, then values. If both apply, each runs twice: merged unions can create mixed
+    enums, and a tuple becomes a union."""
     if not (rules.unions and rules.values):
         return (rules,)
     return (replace(rules, values=False), replace(rules, unions=False)) * 2

@@ -213,11 +213,12 @@ class SchemaVisit:
         return fail(self.found, self.at, message)
 
     def applies(self, schema: Any) -> bool:
-        """Apply another schema to the same value."""
+        """Whether the same value matches another schema, too."""
         return self.run.apply(schema, self.value, self.at, self.found, self.seen)
 
     def fits(self, schema: Any, *, seen: bool = True) -> bool:
-        """Like `applies`, but a mismatch is no problem, and only a match counts as seen, if at all."""
+        """Like `applies`, but a mismatch adds no problem. Only a match marks properties and elements as visited, and
+        not without `seen`."""
         inner = None if self.seen is None else Seen()
         passes = self.run.apply(schema, self.value, self.at, None, inner)
         if passes and seen and self.seen is not None and inner is not None:
@@ -235,7 +236,7 @@ class SchemaVisit:
         return passes
 
     def children(self, schemas: Iterable[tuple[str | int, Any]]) -> bool:
-        """Apply a schema to each of these elements or properties."""
+        """Whether each of these elements or properties matches its schema; marks them as visited."""
         passes = True
         for key, schema in schemas:
             inner = None
@@ -323,7 +324,7 @@ class Validation:
             self._base = base
 
     def same(self, one: Any, other: Any) -> bool:
-        """Equal as JSON: 1 is 1.0, and true is not 1."""
+        """Whether two values are equal as JSON: 1 equals 1.0, but not true."""
         self.budget.spend()
         if isinstance(one, bool) or isinstance(other, bool) or one is None or other is None:
             return one is other

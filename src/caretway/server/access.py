@@ -109,7 +109,7 @@ class Admission:
 KEY_PREFIX: Final = "cw-"
 ANY: Final = "*"
 SEND_KEY: Final = "Give the client your Cursor API key as its API key (`x-api-key: KEY`, or `Authorization: Bearer`)."
-"""The hint if every client brings its own account."""
+"""The hint if every client must send its own Cursor API key."""
 OWN_KEY: Final = (
     "Give the client the gateway's key as its API key: the value of CARETWAY_API_KEY, or one from `caretway key new`. "
     "It is not your Cursor key. It is sent as `x-api-key: KEY`, or with `Authorization: Bearer`."

@@ -232,7 +232,8 @@ class ClientConnection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Handle a half-closed client, which may still read (`nc -N` does) or be gone. Two no-ops tell them apart: the
-        machine of a client that is gone answers the first with a reset, and the second fails."""
+        machine of a client that is gone answers the first with a reset, and the second fails. Returns whether the
+        connection stays open."""
         due = self._reader.wanted and self._reader.phase is ReadPhase.BETWEEN
         if not due or self._server.scheme == "https" or not self._probe():
             return False

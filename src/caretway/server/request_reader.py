@@ -315,7 +315,7 @@ class RequestReader:
 
     @property
     def head_only(self) -> bool:
-        """The request is a HEAD, as far as it was read: the method is known when the URL begins."""
+        """Whether the request is a HEAD, as far as it was read: the method is known when the URL begins."""
         return bool(self.url) and self._parser.get_method() == b"HEAD"
 
     def drop_body(self) -> None:

@@ -138,7 +138,7 @@ class Socket(Successor):
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """A response is in progress."""
+        """Whether a response is in progress."""
 
     @abstractmethod
     def wake(self, now: float) -> None:

@@ -28,7 +28,7 @@ WANDER_STEPS: Final = 20
 """Consecutive steps that only look and find nothing new, before the model is warned."""
 WANDER_TOKENS: Final = 50_000
 WANDER_SECONDS: Final = 120.0
-"""The limits for cheap steps: twice as many are allowed below both."""
+"""Steps below this time and below WANDER_TOKENS are cheap: twice as many are allowed."""
 WANDER_AGAIN: Final = 10
 """Further steps after which the model is warned again."""
 
@@ -314,7 +314,7 @@ class LiveGuard:
         self._warned = False
 
     def began(self, tool: str, arguments: str) -> EndLoop | None:
-        """Check a call that is about to run or has just begun. Returns EndLoop if it repeats too often."""
+        """Check a call that is about to run or has just begun. Returns EndLoop if the call repeats too often."""
         run = self._runs.get((tool, arguments))
         if run is None or self._level(tool, run.repeats + 1) is not RepeatLevel.PAST_LIMIT:
             return None

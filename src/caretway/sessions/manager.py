@@ -136,9 +136,8 @@ class Sessions:
         return tuple([held for ticket in tickets if (held := held_by(ticket)) is not None])
 
     async def open(self, request: TurnRequest, origin: RequestOrigin = FROM_NOWHERE, gone: str = "") -> Response:
-        """A response for this request; raises GatewayError if the request cannot be served. `request` is the client's
-        request; `model_request` may have a warning of the loop guard. `gone`: why a turn that is not known here cannot
-        be resumed."""
+        """A response for this request; raises GatewayError if the request cannot be served. `gone`: why a turn that is
+        not known here cannot be resumed."""
         if request.fallbacks:
             request = going_on(request, self._known(request, origin.owner).values())
         model_request = await self._guarded(request, origin.owner)

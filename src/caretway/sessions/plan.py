@@ -373,7 +373,8 @@ def alike(one: tuple[Message, ...], other: tuple[Message, ...]) -> Alike:
 
 
 def _same_words(one: tuple[Message, ...], other: tuple[Message, ...]) -> bool:
-    """Equal apart from spelling. Identical messages, the usual case, need no canonical form."""
+    """Whether the messages are equal apart from spelling. Identical messages, the usual case, need no canonical
+    form."""
     if len(one) != len(other):
         return False
     return all(mine == theirs or canonical(mine) == canonical(theirs) for mine, theirs in zip(one, other, strict=True))

@@ -497,7 +497,7 @@ class CallTable:
         return () if call.exec_id is None else readdressed(replies, call.exec_id)
 
     def next_waiting(self) -> Sequence[Event]:
-        """Show calls that were held back: all of them, or one if the client takes one at a time."""
+        """Show calls that were held back: all, or only one if the request forbids parallel calls."""
         count = len(self._waiting) if self._parallel else 1
         shown, self._waiting = self._waiting[:count], self._waiting[count:]
         return [event for call in shown for event in self._show(call)]

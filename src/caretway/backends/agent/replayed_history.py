@@ -73,7 +73,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _sendable(part: Part, called: dict[str, None], orphaned: list[Part]) -> Part | None:
-    """The part as Cursor accepts it; None if another message carries it."""
+    """The part as Cursor accepts it; None if the part moves to another message."""
     match part:
         case ToolCall(id=call, name=name, arguments=arguments):
             called[call] = None

@@ -336,7 +336,7 @@ class AgentTurn:
             self._carry_out(step, loss, fault)
 
     async def _look_into(self, attempt: int, step: Step, loss: Loss, fault: GatewayError | None) -> None:
-        """Ask what the remedy needs, and carry it out; without an answer, another remedy is chosen."""
+        """Ask what the remedy needs to know, and carry the remedy out; without an answer, another remedy is chosen."""
         match step.remedy:
             case Remedy.ASK_USAGE if self._quota is not None and fault is not None:
                 spent = await asked(self._quota(fault), "asking for the account's usage")

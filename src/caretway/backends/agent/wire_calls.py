@@ -135,7 +135,7 @@ def client_name(args: pb.McpArgs, offered: frozenset[str]) -> str:
 
 
 def wire_ids(call: pb.ToolCall, envelope: str) -> tuple[str, ...]:
-    """The ids of a call. The inner id, which its exec will use, comes first."""
+    """The ids of a call, first the inner id, which the call's exec will use."""
     inner = call.mcp_tool_call.args.tool_call_id if call.WhichOneof("tool") == "mcp_tool_call" else ""
     ids = {inner: None, call.tool_call_id: None, envelope: None}
     ids.pop("", None)

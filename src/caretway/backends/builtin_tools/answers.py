@@ -122,7 +122,7 @@ class FileText(Struct, frozen=True):
     content: str
     total_lines: int
     truncated: bool = False
-    """The client says that the file has more lines."""
+    """Whether the client reports that the file has more lines."""
 
 
 _REMINDER: Final = "</system-reminder>"

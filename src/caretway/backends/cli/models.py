@@ -44,7 +44,7 @@ _WHO: Final = re.compile(r"(?:logged|signed) in as ([^\s(]+)", re.IGNORECASE)
 
 
 def read_status(said: str) -> BackendStatus | None:
-    """The meaning of a `status` answer in JSON or text; None if it says neither yes nor no."""
+    """The meaning of a `status` answer in JSON or text; None if the answer is neither yes nor no."""
     said = plain(said)
     try:
         value = msgspec.json.decode(said)

@@ -277,7 +277,8 @@ class Bridges:
         return self._current if self._current is not None and self._current.alive else None
 
     async def lease(self, *, work: bool = True) -> SdkBridge:
-        """A live bridge, started if there is none. Return it with `release`. Only a lease for work resets idleness."""
+        """A live bridge, started if there is none. Return it with `release`. Only a lease for `work` restarts the idle
+        timeout."""
         if self._closed:
             raise gateway_stops()
         if work:

@@ -95,7 +95,7 @@ def call_item(name: str, status: Status, call_id: str, tool: Declared, arguments
 
 
 def free_text(arguments: str) -> str:
-    """The text for a custom tool. Arguments other than the expected single string count as text as a whole."""
+    """The text for a custom tool: the expected single string, otherwise the arguments themselves."""
     value = _value(arguments)
     text = value.get(FREE_TEXT) if isinstance(value, dict) else None
     return text if isinstance(text, str) else arguments

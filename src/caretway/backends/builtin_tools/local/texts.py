@@ -11,7 +11,7 @@ _BLOCK: Final = 1 << 16
 
 
 def is_binary(data: bytes) -> bool:
-    """The rule of git and ripgrep: a NUL near the beginning means binary."""
+    """Whether there is a NUL near the beginning, the rule of git and ripgrep."""
     return b"\0" in data[:_SNIFF]
 
 
