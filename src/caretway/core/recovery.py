@@ -321,7 +321,8 @@ def words_of(remedy: str, loss: str) -> tuple[str, str]:
 
 def in_words(recoveries: Iterable[tuple[str, str]]) -> list[str]:
     """One phrase for each: what was done, why, and what it cost."""
-    return [f"{how}, because {what}: {price}" for how, loss in recoveries for what, price in [words_of(how, loss)]]
+    explained = [(how, *words_of(how, loss)) for how, loss in recoveries]
+    return [f"{how}, because {what}{price and f': {price}'}" for how, what, price in explained]
 
 
 # ---- The table as text, for docs/reliability.md.

@@ -13,6 +13,7 @@ from caretway.core.recovery import (
     Loss,
     Remedy,
     Situation,
+    in_words,
     part_of,
     remedy,
 )
@@ -216,3 +217,10 @@ def test_a_reason_is_for_people() -> None:
         for row in rows:
             assert row.reason and row.remedy.price.value
     assert all(loss.words for loss in Loss)
+
+
+def test_labels_of_another_version_stay_as_they_are() -> None:
+    assert in_words([("other connection", "cut"), ("same again", "unknown")]) == [
+        "other connection, because the connection to Cursor broke: a new run from the last checkpoint",
+        "same again, because unknown",
+    ]

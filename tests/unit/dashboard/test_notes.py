@@ -41,3 +41,15 @@ def test_why_a_request_failed_is_found_by_its_id() -> None:
     assert "r0" not in notes.errors and len(notes.errors) == MAX_ERRORS
     last = notes.errors[f"r{MAX_ERRORS}"]
     assert (last.conversation, last.code) == (f"c{MAX_ERRORS}", "quota") and notes.last_error is last
+
+
+def test_recoveries_are_in_words_with_their_cost_and_failures_are_none() -> None:
+    notes = PageNotes()
+    lost = (("fresh run", "stale"), ("next model", "quota"))
+    notes.response_ended(replace(ended("m", "m", "upstream_down"), recoveries=lost))
+    assert not notes.recoveries and notes.last_error is not None
+    notes.response_ended(replace(ended("m", "m"), recoveries=lost))
+    assert [(one.rung, one.cause, one.price) for one in notes.recoveries] == [
+        ("fresh run", "Cursor refused to continue the stored conversation", "a new run with the whole history"),
+        ("next model", "Cursor refused the model (quota)", "nothing for the refused run"),
+    ]
