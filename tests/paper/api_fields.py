@@ -51,15 +51,16 @@ SUMMARISED: Final = "contract/test_api.py::test_a_summary_through_anthropic_s_sd
 HINTS: Final = "contract/test_api.py::test_a_client_s_own_name_for_its_session"
 CUT: Final = "contract/test_api.py::test_max_tokens_is_ignored_or_cut"
 
-_NO_FIELD: Final = "Cursor has no such setting"
-_BY_WORDS: Final = "asked for in the prompt; `caretway` says whether the answer matches"
-_HERE: Final = "cut by the gateway's count with `max_tokens = cut`"
-_ONE: Final = "1; send the request again for another answer"
-_HOSTED: Final = "runs on the provider's servers; not offered to the model"
-_SEARCH: Final = "unless [Cursor searches](tools.md#web-search)"
-_CLIENT_S: Final = "the schema is Anthropic's own; declare a custom tool instead"
-_FILES: Final = "text files as base64; the text of PDFs with the extra `pdf`"
-_HISTORY: Final = "in a history that began elsewhere"
+_NO_FIELD: Final = "Cursor's API has no such field"
+_BY_WORDS: Final = "the prompt asks for the format; the field `caretway` of the answer says whether the answer has it"
+_HERE: Final = "with the setting `max_tokens = cut`, the gateway counts and cuts the answer"
+_ONE: Final = "only 1; send the request again for another answer"
+_CACHED: Final = "the gateway keeps the prompt cache without this field"
+_HOSTED: Final = "would run on the provider's servers, so the model is not offered it"
+_SEARCH: Final = "honoured if [Cursor searches](tools.md#web-search)"
+_CLIENT_S: Final = "only Anthropic knows the schema; declare a custom tool instead"
+_FILES: Final = "text files as base64; of PDFs the text, with the extra `pdf`"
+_HISTORY: Final = "for a history that began with another provider"
 
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _PICTURE: Final = f"data:image/png;base64,{_PIXEL}"
@@ -77,19 +78,25 @@ SECTIONS: Final = (
             Row("model", "honoured", "m", "required; [what a name means](models.md)", f"{CHAT}::test_smallest_request"),
             Row("messages", "honoured", [{"role": "user", "content": "hi"}], "required", f"{CHAT}::test_message"),
             Row("tools", "honoured", [_FUNCTION], "functions", f"{CHAT}::test_tools"),
-            Row("tool_choice", "honoured", "none", "also named and `allowed_tools`", f"{CHAT}::test_tool_choice"),
+            Row(
+                "tool_choice",
+                "honoured",
+                "none",
+                "including a named tool and `allowed_tools`",
+                f"{CHAT}::test_tool_choice",
+            ),
             Row(
                 "parallel_tool_calls",
                 "honoured",
                 False,
-                "false: one call at a time",
+                "`false` allows one call at a time",
                 "contract/test_tools.py::test_one_call_at_a_time_when_asked",
             ),
             Row(
                 "functions",
                 "honoured",
                 [{"name": "f"}],
-                "converted to tools; the answer comes as `function_call`",
+                "converted to tools; the answer has `function_call`",
                 f"{CHAT}::test_legacy_functions_become_tools_with_ids",
             ),
             Row(
@@ -99,13 +106,13 @@ SECTIONS: Final = (
                 "as `tool_choice`",
                 f"{CHAT}::test_legacy_functions_become_tools_with_ids",
             ),
-            Row("stop", "honoured", ["a"], "up to 16, across chunk borders", f"{CHAT}::test_stop"),
+            Row("stop", "honoured", ["a"], "up to 16 sequences, also across pieces of a stream", f"{CHAT}::test_stop"),
             Row("stream", "honoured", True, "", f"{CHAT}::test_streaming_and_usage"),
             Row(
                 "stream_options",
                 "honoured",
                 {"include_usage": True},
-                "`include_usage`",
+                "only `include_usage`",
                 f"{CHAT}::test_streaming_and_usage",
             ),
             Row(
@@ -115,9 +122,15 @@ SECTIONS: Final = (
                 _BY_WORDS,
                 f"{CHAT}::test_response_format",
             ),
-            Row("reasoning_effort", "honoured", "high", "chooses the variant", f"{CHAT}::test_effort"),
+            Row(
+                "reasoning_effort",
+                "honoured",
+                "high",
+                "chooses the [variant](models.md#ask-for-a-variant) of the model",
+                f"{CHAT}::test_effort",
+            ),
             Row("n", "refused", 2, _ONE),
-            Row("modalities", "refused", ["audio"], "text only; leave it out"),
+            Row("modalities", "refused", ["audio"], "only text is supported; leave the field out"),
             Row("max_completion_tokens", "ignored", 9, _HERE, CUT),
             Row("max_tokens", "ignored", 9, _HERE, CUT),
             Row("temperature", "ignored", 0, _NO_FIELD),
@@ -128,18 +141,18 @@ SECTIONS: Final = (
             Row("logit_bias", "ignored", {"1": 1}, _NO_FIELD),
             Row("logprobs", "ignored", True, "Cursor reports no probabilities"),
             Row("top_logprobs", "ignored", 2, "Cursor reports no probabilities"),
-            Row("service_tier", "ignored", "flex", "your plan decides"),
-            Row("store", "ignored", True, "chat completions are not stored; `POST /v1/responses` stores"),
+            Row("service_tier", "ignored", "flex", "your Cursor plan decides"),
+            Row("store", "ignored", True, "chat completions are not stored; `POST /v1/responses` stores responses"),
             Row("prediction", "ignored", {"type": "content", "content": "a"}, _NO_FIELD),
             Row("verbosity", "ignored", "low", _NO_FIELD),
             Row("audio", "ignored", {"voice": "a", "format": "mp3"}, "answers are text"),
             Row("web_search_options", "ignored", {}, _SEARCH),
             Row("moderation", "ignored", {"model": "a"}, _NO_FIELD),
-            Row("prompt_cache_options", "ignored", {"mode": "explicit"}, "sessions keep the cache"),
+            Row("prompt_cache_options", "ignored", {"mode": "explicit"}, _CACHED),
             Row("user", "accepted", "u"),
             Row("metadata", "accepted", {"a": "b"}),
-            Row("prompt_cache_key", "accepted", "k", "sessions keep the cache"),
-            Row("prompt_cache_retention", "accepted", "24h", "sessions keep the cache"),
+            Row("prompt_cache_key", "accepted", "k", _CACHED),
+            Row("prompt_cache_retention", "accepted", "24h", _CACHED),
             Row("safety_identifier", "accepted", "s"),
         ),
         ("stream",),
@@ -163,7 +176,12 @@ SECTIONS: Final = (
         "openai_chat",
         (
             Row("function", "honoured", {"function": {"name": "f"}}, "", f"{CHAT}::test_tools"),
-            Row("custom", "refused", {"custom": {"name": "f"}}, "declare a function; `POST /v1/responses` takes them"),
+            Row(
+                "custom",
+                "refused",
+                {"custom": {"name": "f"}},
+                "declare a function; `POST /v1/responses` accepts custom tools",
+            ),
         ),
     ),
     Section(
@@ -180,10 +198,10 @@ SECTIONS: Final = (
                 "stream_options",
                 "honoured",
                 {"include_usage": True},
-                "`include_usage`",
+                "only `include_usage`",
                 f"{COMPLETIONS}::test_whole_equals_streamed",
             ),
-            Row("suffix", "refused", "b", "ask for it in words"),
+            Row("suffix", "refused", "b", "ask for the suffix in the prompt"),
             Row("n", "refused", 2, _ONE),
             Row("best_of", "refused", 2, _ONE),
             Row("max_tokens", "ignored", 9, _HERE, CUT),
@@ -212,30 +230,36 @@ SECTIONS: Final = (
                 "previous_response_id",
                 "refused",
                 "resp_1",
-                "honoured for a response that is kept; else an error that asks for the history",
+                "honoured if the response is stored; otherwise the error asks for the history",
                 f"{RESPONSES}::test_previous_response_puts_the_conversation_before_the_input",
             ),
             Row("tools", "honoured", [{"type": "function", "name": "f"}], "", f"{RESPONSES}::test_function_tools"),
-            Row("tool_choice", "honoured", "none", "also named and `allowed_tools`", f"{RESPONSES}::test_tool_choice"),
+            Row(
+                "tool_choice",
+                "honoured",
+                "none",
+                "including a named tool and `allowed_tools`",
+                f"{RESPONSES}::test_tool_choice",
+            ),
             Row(
                 "parallel_tool_calls",
                 "honoured",
                 False,
-                "false: one call at a time",
+                "`false` allows one call at a time",
                 "contract/test_tools.py::test_one_call_at_a_time_when_asked",
             ),
             Row(
                 "text",
                 "honoured",
                 {"format": {"type": "json_object"}},
-                f"`format`: {_BY_WORDS}; `verbosity` is named as ignored",
+                f"`format`: {_BY_WORDS}; `verbosity` is ignored",
                 f"{RESPONSES}::test_formats_effort_session_stream",
             ),
             Row(
                 "reasoning",
                 "honoured",
                 {"effort": "high", "summary": "auto"},
-                "`effort`, `summary`",
+                "`effort` and `summary`",
                 f"{RESPONSES}::test_formats_effort_session_stream",
             ),
             Row("store", "honoured", False, "", f"{RESPONSES}::test_store_false_leaves_nothing_behind"),
@@ -251,7 +275,7 @@ SECTIONS: Final = (
                 "background",
                 "refused",
                 True,
-                "leave it out, and use `stream`",
+                "leave the field out, and use `stream`",
             ),
             Row("conversation", "refused", "conv_1", "use `previous_response_id`"),
             Row("prompt", "refused", {"id": "p"}, "send `instructions` and `input`"),
@@ -259,23 +283,23 @@ SECTIONS: Final = (
                 "include",
                 "accepted",
                 ["reasoning.encrypted_content"],
-                "no encrypted reasoning is returned; other values are named as ignored",
+                "encrypted reasoning is not returned; other values are ignored",
             ),
-            Row("stream_options", "accepted", {"include_obfuscation": False}, "obfuscation is named as ignored"),
+            Row("stream_options", "accepted", {"include_obfuscation": False}, "obfuscation is ignored"),
             Row("max_output_tokens", "ignored", 9, _HERE, CUT),
-            Row("max_tool_calls", "ignored", 3, "the loop guard bounds calls"),
+            Row("max_tool_calls", "ignored", 3, "the [loop guard](tools.md#loop-guard) limits repeated calls"),
             Row("temperature", "ignored", 0, _NO_FIELD),
             Row("top_p", "ignored", 0.5, _NO_FIELD),
             Row("top_logprobs", "ignored", 2, "Cursor reports no probabilities"),
-            Row("service_tier", "ignored", "flex", "your plan decides"),
+            Row("service_tier", "ignored", "flex", "your Cursor plan decides"),
             Row("truncation", "ignored", "auto", "`POST /v1/responses/compact` shortens a conversation"),
-            Row("context_management", "ignored", [{"type": "compaction"}], "`POST /v1/responses/compact`"),
+            Row("context_management", "ignored", [{"type": "compaction"}], "use `POST /v1/responses/compact`"),
             Row("moderation", "ignored", {"model": "a"}, _NO_FIELD),
-            Row("image", "ignored", {"a": 1}, "no images are made here"),
+            Row("image", "ignored", {"a": 1}, "images cannot be generated"),
             Row("user", "accepted", "u"),
-            Row("prompt_cache_key", "accepted", "k", "sessions keep the cache"),
-            Row("prompt_cache_retention", "accepted", "24h", "sessions keep the cache"),
-            Row("prompt_cache_options", "accepted", {"mode": "explicit"}, "sessions keep the cache"),
+            Row("prompt_cache_key", "accepted", "k", _CACHED),
+            Row("prompt_cache_retention", "accepted", "24h", _CACHED),
+            Row("prompt_cache_options", "accepted", {"mode": "explicit"}, _CACHED),
             Row("safety_identifier", "accepted", "s"),
             Row("access_programs", "accepted", ["a"]),
             Row("client_metadata", "accepted", {"a": "b"}, "sent by Codex"),
@@ -293,20 +317,20 @@ SECTIONS: Final = (
                 "custom",
                 "honoured",
                 {"name": "f"},
-                "a function with one text; a grammar is described, not enforced",
+                "becomes a function with one text argument; a grammar is described to the model, but not enforced",
                 f"{RESPONSES}::test_custom_tools_become_functions_with_one_text",
             ),
             Row(
                 "namespace",
                 "honoured",
                 {"name": "n", "tools": [{"type": "function", "name": "f"}]},
-                "its tools one by one",
+                "becomes the tools in it",
                 f"{RESPONSES}::test_a_namespace_yields_to_plain_tools",
             ),
             *[
                 Row(kind, "ignored", {"name": "x"}, words)
                 for kind, words in {
-                    "local_shell": "Codex runs it itself; declare a function instead",
+                    "local_shell": "only Codex can run this tool; declare a function instead",
                     "shell": "declare a function instead",
                     "apply_patch": "declare a custom tool instead, as Codex does",
                     "web_search*": _SEARCH,
@@ -323,7 +347,7 @@ SECTIONS: Final = (
                 "tool_search",
                 "honoured",
                 {"execution": "client"},
-                "a function if the client executes it; ignored if OpenAI's servers would",
+                "becomes a function if the client executes the search; ignored if OpenAI's servers would",
                 f"{RESPONSES}::test_a_tool_search_of_the_client_is_a_function",
             ),
         ),
@@ -355,29 +379,29 @@ SECTIONS: Final = (
                 "tool_search_call",
                 "honoured",
                 {"call_id": "c", "execution": "client", "arguments": {}},
-                "ignored if OpenAI's servers made it",
+                "ignored if OpenAI's servers made the item",
                 ITEMS,
             ),
             Row(
                 "tool_search_output",
                 "honoured",
                 {"call_id": "c", "execution": "client", "tools": []},
-                "its tools are offered; ignored if OpenAI's servers made it",
+                "the tools in it are offered to the model; ignored if OpenAI's servers made the item",
                 f"{RESPONSES}::test_what_a_tool_search_found_is_offered",
             ),
             Row(
                 "additional_tools",
                 "honoured",
                 {"tools": [{"type": "function", "name": "f"}]},
-                "its tools are offered in addition to `tools`",
+                "the tools in it are offered in addition to `tools`",
                 f"{RESPONSES}::test_tools_inside_the_input",
             ),
-            Row("reasoning", "honoured", {"summary": []}, "kept as reasoning", ITEMS),
+            Row("reasoning", "honoured", {"summary": []}, "becomes reasoning in the history", ITEMS),
             Row(
                 "compaction",
                 "honoured",
                 {"encrypted_content": "caretway1.YQ=="},
-                "a summary that this gateway wrote; ignored if OpenAI's servers made it",
+                "a summary that this gateway wrote; ignored if OpenAI's servers made the item",
                 "unit/dialects/openai_responses/test_compaction.py::test_the_item_comes_back_as_text",
             ),
             Row(
@@ -391,7 +415,7 @@ SECTIONS: Final = (
                 "item_reference",
                 "refused",
                 {"id": "msg_1"},
-                "replaced by an item that is kept; else an error that asks for it",
+                "honoured if the item is stored; otherwise the error asks for the item",
                 f"{RESPONSES}::test_references_are_replaced_and_kept_as_what_they_are",
             ),
             *[
@@ -460,7 +484,7 @@ SECTIONS: Final = (
                 "thinking",
                 "honoured",
                 {"type": "enabled", "budget_tokens": 2000},
-                "a budget is read as an effort",
+                "a token budget is converted to an effort",
                 f"{MESSAGES}::test_thinking_and_effort",
             ),
             Row(
@@ -471,19 +495,31 @@ SECTIONS: Final = (
                 f"{MESSAGES}::test_output_format",
             ),
             Row("thread", "refused", {"id": "t"}, "the SDK then sends the whole history"),
-            Row("max_tokens", "accepted", 9, "cut by the gateway's count with `max_tokens = cut`", CUT),
-            Row("metadata", "accepted", {"user_id": "u"}, "Claude Code's session is read from `user_id`", HINTS),
-            Row("cache_control", "accepted", {"type": "ephemeral"}, "sessions keep the cache"),
+            Row(
+                "max_tokens",
+                "accepted",
+                9,
+                "with the setting `max_tokens = cut`, the gateway counts and cuts the answer",
+                CUT,
+            ),
+            Row(
+                "metadata",
+                "accepted",
+                {"user_id": "u"},
+                "the gateway reads Claude Code's session from `user_id`",
+                HINTS,
+            ),
+            Row("cache_control", "accepted", {"type": "ephemeral"}, _CACHED),
             Row("betas", "accepted", ["b"]),
             Row("billing_policy", "accepted", {"type": "billing_policy", "bill_to": "user_profile"}),
-            Row("service_tier", "ignored", "standard_only", "your plan decides"),
+            Row("service_tier", "ignored", "standard_only", "your Cursor plan decides"),
             Row("speed", "ignored", "fast", "ask for the model's `fast` variant"),
             Row("container", "ignored", "c", _HOSTED),
             Row(
                 "context_management",
                 "honoured",
                 {"edits": [{"type": "clear_thinking_20251015"}]},
-                "see its edits below",
+                "see [Edits](#edits-of-context_management)",
                 WISHES,
             ),
             Row(
@@ -522,8 +558,8 @@ SECTIONS: Final = (
                 "compact_20260112",
                 "honoured",
                 {"pause_after_compaction": True, "trigger": {"type": "input_tokens", "value": 1}},
-                "only with `pause_after_compaction`, above its trigger by the gateway's count; else ignored: send "
-                "`compaction`, or let the client compact",
+                "only with `pause_after_compaction`, if the gateway counts more tokens than the trigger; "
+                "otherwise ignored: send `compaction`, or let the client compact",
                 WISHES,
             ),
             Row("clear_thinking_20251015", "accepted", {"keep": "all"}, "thinking of earlier answers is never sent"),
@@ -551,14 +587,14 @@ SECTIONS: Final = (
                 "document",
                 "honoured",
                 {"source": {"type": "text", "media_type": "text/plain", "data": "a"}},
-                "its text; of PDFs with the extra `pdf`",
+                "only the text; for PDFs with the extra `pdf`",
                 f"{MESSAGES}::test_document",
             ),
             Row(
                 "search_result",
                 "honoured",
                 {"source": "s", "title": "t", "content": [{"type": "text", "text": "a"}]},
-                "its text",
+                "only the text",
                 f"{MESSAGES}::test_search_result",
             ),
             Row("tool_result", "honoured", {"tool_use_id": "t", "content": "a"}, "", f"{MESSAGES}::test_assistant"),
@@ -569,7 +605,7 @@ SECTIONS: Final = (
                 "compaction",
                 "honoured",
                 {"content": "what was before"},
-                "its text, in place of all that was before it",
+                "the text of the block replaces everything before the block",
                 f"{MESSAGES}::test_a_summary_stands_for_what_was_before",
             ),
             *[
@@ -634,7 +670,7 @@ SECTIONS: Final = (
 
 INTRODUCTION: Final = """# API
 
-The endpoints, and the effect of each request field in the types of openai {openai} and anthropic {anthropic}.
+The endpoints, and what the gateway does with each request field that is in the types of openai {openai} and anthropic {anthropic}.
 
 | API | endpoints |
 |---|---|
@@ -644,42 +680,44 @@ The endpoints, and the effect of each request field in the types of openai {open
 | models, tools, health | `GET /v1/models`, `/v1/models/{{id}}`, `/v1/tools`, `/health`, `/healthz`, `/readyz`, [`/metrics`](deploy.md#prometheus), `/openapi.json` |
 | what the gateway does | `GET /caretway/v1/now` ... ([dashboard](dashboard.md#its-api)) |
 
-Most paths also work without `/v1`, with it twice, or with a slash at the end; `GET /` lists them as JSON. Errors, also in a stream,
-have `message`, `type`, `code` and `status` in the shape of the API ([codes](troubleshooting.md#error-codes)).
+Most paths also work without `/v1`, with `/v1` twice, or with a slash at the end; `GET /` lists all paths as JSON. Errors, also in a
+stream, have `message`, `type`, `code` and `status` in the format of the API ([codes](troubleshooting.md#error-codes)).
 
 | header of a request | effect |
 |---|---|
-| `x-caretway-session` | `fresh`, `required` or `auto`: [sessions](tools.md) |
-| `x-caretway-workspace`, `x-caretway-mcp` | the directory for local tools; `on` or `off` for [MCP servers](tools.md#mcp-servers) |
-| `x-caretway-key` | the gateway's key, where `Authorization` holds another |
+| `x-caretway-session` | `fresh`, `required` or `auto` decides whether a [run may be continued](tools.md) |
+| `x-caretway-workspace` | the directory for [local tools](tools.md#local-tools) |
+| `x-caretway-mcp` | `on` or `off`: whether to offer the tools of [MCP servers](tools.md#mcp-servers) |
+| `x-caretway-key` | the gateway's key, if `Authorization` contains another key |
 
-| header of an answer | says |
+| header of an answer | content |
 |---|---|
-| `x-caretway-session`, `x-caretway-session-reason` | `fresh`, `resumed`, `continued` or `replayed`, and why |
-| `x-caretway-model`, `x-caretway-model-reason` | the [model](models.md#names) that answers, with parameters, and why |
-| `x-caretway-backend` | the backend |
-| `x-caretway-ignored` | fields without effect |
-| `x-caretway-tools` | [changed](tools.md) tool schemas |
-| `x-caretway-tool-choice` | a demanded call that the model did not make |
-| `x-caretway-pictures` | images that the model may not see |
-| `x-caretway-recovered` | what was [tried again](reliability.md#how-a-lost-run-is-recovered) before the first byte, why, and its cost |
-| `x-caretway-budget` | a [budget](usage.md#budgets) above 80 % |
+| `x-caretway-session`, `x-caretway-session-reason` | [`fresh`, `resumed`, `continued` or `replayed`](tools.md), and the reason |
+| `x-caretway-model`, `x-caretway-model-reason` | the [model](models.md#names) that answers, with parameters, and the reason for the choice |
+| `x-caretway-backend` | the [backend](backends.md) that answers |
+| `x-caretway-ignored` | the fields of the request that have no effect |
+| `x-caretway-tools` | the tools whose schemas were [changed](tools.md) |
+| `x-caretway-tool-choice` | set if `tool_choice` demands a call and the model made none |
+| `x-caretway-pictures` | the images that the model may be unable to see |
+| `x-caretway-recovered` | what was [tried again](reliability.md#how-a-lost-run-is-recovered) before the first byte, why, and the cost |
+| `x-caretway-budget` | a [budget](usage.md#budgets) of which at least 80 % is used |
 | `x-caretway-passed-to` | the gateway of a [cluster](cluster.md) that answers |
 
-`input_tokens` and `count_tokens` are estimates: four bytes are one token. `GET /v1/models` takes Anthropic's `limit`, `after_id` and
-`before_id` from clients that send `anthropic-version`. These APIs are not served and give a 404 that says so: embeddings, audio,
-images, videos, moderation, reranking, files, vector stores, batches.
+The answers of `input_tokens` and `count_tokens` are estimates: four bytes count as one token. `GET /v1/models` accepts Anthropic's
+`limit`, `after_id` and `before_id` from clients that send `anthropic-version`. The APIs for embeddings, audio, images, videos,
+moderation, reranking, files, vector stores and batches are not supported: they give a 404 that says so.
 
 ## Fields
 
 | verdict | meaning |
 |---|---|
-| honoured | it has its effect |
-| accepted | it needs no effect |
-| ignored | it has no effect, and is named in `x-caretway-ignored` unless its value asks for nothing |
-| refused | the error names the field and what to do instead |
+| honoured | the field does what the API documents |
+| accepted | the field has no effect, and needs none |
+| ignored | the field does nothing; the header `x-caretway-ignored` names it, unless its value is the default |
+| refused | the request fails; the error names the field and what to do instead |
 
-Unknown fields are ignored and named. `null` is the same as absent. A wrong type is a 400, unless the field is not read.
+Unknown fields are ignored and named in the header. `null` is the same as an absent field. A value of the wrong type gives a 400, unless
+the gateway does not read the field.
 """  # noqa: E501  # rows of tables
 
 
@@ -700,7 +738,7 @@ def _sections() -> Iterator[str]:
         rows: dict[tuple[str, str], list[str]] = {}
         for row in section.rows:
             rows.setdefault((row.verdict, row.words), []).append(f"`{row.name}`")
-        yield f"## {section.title}\n\n| field | verdict | |\n|---|---|---|"
+        yield f"## {section.title}\n\n| field | verdict | remarks |\n|---|---|---|"
         for (verdict, words), names in rows.items():
             yield f"| {', '.join(names)} | {verdict} | {words} |"
         yield ""
