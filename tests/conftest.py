@@ -5,6 +5,8 @@ Unit tests may not open sockets: what needs one belongs in tests/contract.
 """
 
 import ctypes
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TypeVar
@@ -34,6 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("many" if config.getoption("--all") else "few")
+    if not (hasattr(config, "workerinput") or Path(".hypothesis", "unicode_data").exists()):
+        subprocess.run([sys.executable, "-c", _FIRST_TEXT], check=True)
+
+
+_FIRST_TEXT = "from hypothesis import find, strategies; find(strategies.text(), lambda text: True)"
+"""Run once, in a process of its own: Hypothesis's first text takes 200 MB, and leaves its table in a file."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -158,6 +158,7 @@ def picture(size: int) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
+@pytest.mark.all  # 150 MB for ten copies of 15 MB
 async def test_an_image_that_cursor_cannot_be_sent_is_refused_before_it_is_sent(client: Client) -> None:
     limit = (
         15 * 2**20

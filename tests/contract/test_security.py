@@ -198,15 +198,15 @@ async def test_heads_without_an_end(open_gateway: Client) -> None:
 
 
 async def test_a_body_of_50_mb() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(50):
+            yield b" " * 1_000_000
+
+    length = {"content-length": "50000000"}
     async with gateway() as client, bystander(client):
-        announced = await client.http.post(CHAT, content=b" " * 50_000_000)
-
-        async def pieces() -> AsyncIterator[bytes]:
-            for _ in range(50):
-                yield b" " * 1_000_000
-
+        announced = await client.http.post(CHAT, content=pieces(), headers=length)
         chunked = await client.http.post(CHAT, content=pieces())
-        anthropic = await client.http.post(MESSAGES, content=b" " * 50_000_000)
+        anthropic = await client.http.post(MESSAGES, content=pieces(), headers=length)
         for answer in (announced, chunked):
             assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
         assert (anthropic.status_code, anthropic.json()["error"]["type"]) == (413, "request_too_large")
