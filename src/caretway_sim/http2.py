@@ -30,7 +30,7 @@ MAX_HEADER_BYTES: Final = 64 * 1024
 HIGH_WATER: Final = 64 * 1024
 _DEFAULT_WINDOW: Final = 65535
 _DATA_HEAD: Final = struct.Struct(">IBI")
-"""24 bits of length and 8 of type (0 for DATA); flags; stream."""
+"""The head of a DATA frame: 24 bits of length and 8 of type (0); flags; stream."""
 
 _Codes = h2.settings.SettingCodes
 

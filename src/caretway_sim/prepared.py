@@ -34,7 +34,7 @@ from .script import (
 )
 
 MAX_TURNS: Final = 1_000
-"""Older turns are forgotten."""
+"""Turns that are remembered; older turns are forgotten."""
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from .prepared import Prepared
 # The simulator's counters (`/_sim/stats`) and the tokens of each model call (`/_sim/steps`); bounded, and can be reset.
 
 MAX_RUNS: Final = 200
-"""Older runs are forgotten."""
+"""Runs that are remembered; older runs are forgotten."""
 MAX_STEPS: Final = 100
 """Listed steps of one run; later steps are only counted."""
 
@@ -110,7 +110,7 @@ class Steps:
 # The cost of runs, as the simulated dashboard reports it: one row for each ended run. Prices are made up.
 
 MAX_ROWS: Final = 10_000
-"""Older rows are forgotten."""
+"""Rows of billed runs that are kept; older rows are dropped."""
 _CENTS: Final = {"read": 0.00005, "cached": 0.000005, "written": 0.00025}
 """Cents per token."""
 

@@ -33,7 +33,7 @@ EARLY_SHARE: Final = 12
 still works while the owner is warned."""
 EARLIEST_S: Final = 86400.0
 FAR_AWAY_S: Final = 1e12
-"""No real expiry is further from 1970, in seconds."""
+"""Seconds from 1970. An expiry further away is not a time and is ignored."""
 LAST_DATE_S: Final = 253_402_300_799.0
 """The end of the year 9999, the last date of `datetime`."""
 CLOCK_SLACK_S: Final = 60.0

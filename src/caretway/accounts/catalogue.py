@@ -27,7 +27,7 @@ FRESH_S: Final = 300.0
 RETRY_S: Final = 10.0
 MAX_MEANT: Final = 256
 MAX_MEANT_CHARS: Final = 128
-"""Names come from clients: only names up to this length are remembered."""
+"""The longest name, chosen by a client, whose resolution is remembered."""
 MAX_NAME_CHARS: Final = 1024
 """The maximum length of a model's name with its parameters, which goes into a header and the log."""
 AUTOMATIC_CHOICE: Final = ModelInfo("default", "Auto")

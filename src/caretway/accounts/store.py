@@ -88,7 +88,7 @@ LOCK: Final = "lock"
 MAX_STORED: Final = 8 * 2**20
 """The size limit for the file of sign-ins."""
 LOCK_PATIENCE_S: Final = 60.0
-"""Longer than a renewal takes, because the holder of the lock may be renewing."""
+"""How long to wait for the lock: longer than a renewal takes, because the holder may be renewing."""
 LOCK_LOOK_S: Final = 0.05
 TOUCH_LOOK_S: Final = 0.3
 """The interval for checking whether a sign-in was changed: one `stat`."""

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 GC_THRESHOLDS: Final = (10_000, 20, 20)
-"""Python's defaults of 700, 10, 10 cause a collection for every request and a full one for every hundred."""
+"""Thresholds of the garbage collector: Python's defaults of 700, 10, 10 cause a collection for every request and a full
+one for every hundred."""
 RESTART: Final = signal.SIGUSR1
 """Makes `caretway serve` restart in the same process, with the same flags."""
 INTERRUPTED: Final = 128 + signal.SIGINT

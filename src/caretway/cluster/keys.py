@@ -165,7 +165,7 @@ def _unknown(what: str, why: str) -> GatewayError:
 # sealed, for the other replicas. While Redis is away each replica renews for itself, as a single gateway does.
 
 LOCK_S: Final = 60
-"""Longer than any renewal takes."""
+"""Seconds until the lock of a dead gateway expires: longer than any renewal takes."""
 PATIENCE_S: Final = 60.0
 LOOK_S: Final = 0.05
 MAX_SIGN_IN_BYTES: Final = 65_536

@@ -49,7 +49,7 @@ SHOWN: Final = 40
 """How many gateways the dashboard lists; the others are only counted. Every open dashboard gets the list at each
 change."""
 TICKET_SLACK_S: Final = 3600.0
-"""A ticket outlives the longest parking by the length of the response before it."""
+"""Seconds that a ticket may live beyond the longest response and the longest parking after it."""
 
 
 class Cluster(Struct, frozen=True):

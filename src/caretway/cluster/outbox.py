@@ -231,7 +231,7 @@ def _resolve(waiting: "asyncio.Future[None]") -> None:
 # stream from its last position, so it misses nothing while Redis or the replica itself is away.
 
 BLOCK_MS: Final = 800
-"""Shorter than the link's reply timeout."""
+"""How long a read waits for notices: less than the link's reply timeout."""
 NEWS_AGAIN_S: Final = 0.5
 KEPT: Final = 10_000
 AT_ONCE: Final = 500

@@ -33,7 +33,7 @@ from .health import Finding, account_findings, health_view, live_account, local_
 
 NOT_KEPT: Final[Header] = (b"cache-control", b"no-store")
 MAX_ROWS: Final = 400
-"""Enough for the days of a year; other groups are cut to the largest."""
+"""The maximum number of rows: enough for the days of a year; other groups are cut to the largest."""
 MAX_EXPORTED: Final = 20_000
 MIN_PACE_S: Final = 3600.0
 """The shortest time from which a pace is computed: a few minutes after midnight predict nothing about the day."""

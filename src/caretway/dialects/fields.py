@@ -60,7 +60,7 @@ _KINDS: Final[dict[type, str]] = {
 }
 
 MAX_STOP_LENGTH: Final = 1_000
-"""Characters."""
+"""Characters of one stop sequence."""
 
 
 class FieldPath(Struct, frozen=True):

@@ -134,7 +134,7 @@ class HeadTail:
 
 
 TERM_GRACE_S: Final = 1.0
-"""Between SIGTERM and SIGKILL."""
+"""Seconds between SIGTERM and SIGKILL."""
 DRAIN_S: Final = 0.5
 """Seconds to read the pipes after the program ended, and again after its group was killed. Later only a process that
 left the group can hold them open."""

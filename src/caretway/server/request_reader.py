@@ -109,7 +109,7 @@ _REMEMBERED_BYTES: Final = 128
 # bodies (`content-encoding`) are refused: they may be decompression bombs.
 
 MAX_DIGITS: Final = 18
-"""A number with more digits exceeds every limit."""
+"""Digits of an announced size: a number with more exceeds every limit."""
 
 
 class BodyLimits(Struct, frozen=True):

@@ -24,7 +24,7 @@ from .frame_pieces import PIECE, FramePieces
 from .shape import LARGE, is_large
 
 MAX_MESSAGE: Final = 16 * 2**20
-"""Bytes."""
+"""Bytes of one message."""
 PING_AFTER_S: Final = 20.0
 """Seconds of silence after which the client is pinged: shorter than the timeouts of proxies."""
 GONE_AFTER_S: Final = 80.0

@@ -78,11 +78,11 @@ def _opening(key: str, request: TurnRequest) -> int:
 # resumed by a name. Memory: a count and three hashes for each of the newest few thousand sessions.
 
 OPENING: Final = 3
-"""Messages that are compared."""
+"""First messages of two histories that are compared."""
 LONG: Final = 4
-"""Messages of a conversation that can be compacted; requests for a title are shorter."""
+"""The fewest messages of a conversation that can be compacted; requests for a title have fewer."""
 SUMMARY_CHARS: Final = 400
-"""A shorter single message is a new prompt, not a summary."""
+"""The fewest characters of a summary: a shorter single message is a new prompt."""
 REASON: Final = "compacted"
 
 

@@ -82,7 +82,7 @@ _TEXT: Final = (
 )
 _UNITS: Final = {"": 1, "k": 1000, "m": 1_000_000}
 MOST: Final = 1e15
-"""Floats above this are not exact."""
+"""The largest amount of a budget: floats above this are not exact."""
 
 
 def parse_budget(text: str, scope: BudgetScope) -> UsageBudget:
@@ -125,7 +125,7 @@ def _amount(parts: re.Match[str]) -> float:
 # ---- periods
 
 EVER: Final = ""
-"""Sorts before every day."""
+"""The first day of a period without a beginning; sorts before every day."""
 
 
 class BillingCycle(Struct, frozen=True):

@@ -87,7 +87,7 @@ HEAD_BYTES: Final = HEAD.size
 STREAM_BITS: Final = 0x7FFFFFFF
 MAX_WINDOW: Final = 0x7FFFFFFF
 LAST_STREAM_ID: Final = 2**30
-"""Far below the protocol's limit: a connection this old is retired."""
+"""A connection is retired at this stream, far below the protocol's limit."""
 FIRST_WINDOW: Final = 65535
 """The window of both directions until a setting changes it."""
 FRAME_BYTES: Final = 16384

@@ -39,7 +39,7 @@ class AskedRun(Struct, frozen=True):
     heard: bool = False
     """Whether the model had begun to answer."""
     fills_window: bool = False
-    """Whether the prompt fills most of the model's window, by the gateway's estimate."""
+    """Whether the prompt fills at least half of the model's window, by the gateway's estimate."""
     only: frozenset[str] | None = None
     """The causes that this kind of request leaves open; None: all."""
 
@@ -306,7 +306,7 @@ REFUSALS: Final = (
         call_hint=_CALL_HINT,
     ),
 )
-"""The first matching row counts."""
+"""The rows; the first that matches an error is used."""
 
 
 def refusal_of(error: ConnectError) -> Refusal | None:

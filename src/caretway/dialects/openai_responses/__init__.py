@@ -46,7 +46,7 @@ _LOOKUPS: Final = (
 )
 
 MUCH: Final = 256 * 2**10
-"""Bytes of earlier responses that a short request may refer to."""
+"""Bytes of all stored responses. Above this a request that refers to one is decoded in a thread."""
 _NAMING: Final = (b'"previous_response_id"', b'"id"', b"\\u")
 """Marks of a reference to a response or an item, possibly escaped."""
 
