@@ -74,11 +74,11 @@ class Inlet(Protocol):
     def on_data(self, data: bytes) -> None: ...
 
     def on_end(self) -> None:
-        """The client's body is complete."""
+        """Called when the client's body is complete."""
         ...
 
     def on_gone(self) -> None:
-        """The stream was reset, or the connection lost, before the response was complete."""
+        """Called when the stream was reset, or the connection lost, before the response was complete."""
         ...
 
 

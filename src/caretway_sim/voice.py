@@ -164,7 +164,7 @@ class Voice:
             self._exchange.write(updates.update(thinking_completed=done))
 
     async def stream(self, step: ScriptStream) -> None:
-        """The hot path: one write per delta and little else."""
+        """Write a long text at a set pace. The hot path: one write per delta and little else."""
         self.close_thought()
         if self.joins:
             self._exchange.write(updates.text("\n"))

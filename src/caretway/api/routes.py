@@ -358,7 +358,7 @@ def turn(call: HttpCall) -> Awaitable[None]:
 
 
 async def socket(call: HttpCall) -> None:
-    """A WebSocket that carries many turns. Each message is a request."""
+    """Open a WebSocket for many turns. Each of its messages is a request."""
     request, dialect = call.request, call.tenant.dialects[call.matched.route.dialect]
     if not speaks_version(request.headers):
         call.headers += OTHER_VERSION
@@ -470,7 +470,7 @@ async def openapi(call: HttpCall) -> None:
 
 
 async def index(call: HttpCall) -> None:
-    """The dashboard for a browser; the list of paths for other clients."""
+    """Send the dashboard to a browser, and the list of paths to other clients."""
     files = call.gateway.page
     if files is not None and "index.html" in files and wants_page(call.request.headers):
         files.send("index.html", call)

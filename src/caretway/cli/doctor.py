@@ -387,7 +387,7 @@ def judged(note: RunningGateway, backend: str, *, alive: bool, version: str = __
 
 
 def check_history(data_dir: Path) -> Finding:
-    """Whether a Cursor account has ever answered here, which proves more than any check."""
+    """A finding about the last answer of a Cursor account here, which proves more than any check."""
     from ..usage.queries import last_answer
     from ..usage.writing import reading_ledger
 

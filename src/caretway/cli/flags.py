@@ -121,7 +121,7 @@ class _HelpAll(argparse.Action):
 def add_setting_flags(
     parser: argparse.ArgumentParser, names: Iterable[str] = EVERY_SETTING, *, shown: Sequence[str] = ()
 ) -> None:
-    """A flag for each of the settings. `--help` lists the flags in `shown`, `--help-all` lists all by section."""
+    """Add a flag for each of the settings. `--help` lists the flags in `shown`, `--help-all` lists all by section."""
     wanted = {*names, *shown}
     by_name = {setting.name: setting for setting in SETTINGS if setting.name in wanted}
     common = [f"--{name.replace('_', '-')}" for name in COMMON_FLAGS if name in by_name and name not in shown]

@@ -154,7 +154,7 @@ class Tally(Struct):
     # ---- events
 
     def reopened(self) -> None:
-        """An attempt was lost and the next one begins."""
+        """An attempt was lost: its tokens are not counted, and the next attempt may repeat its output."""
         self._lost = self._repeats = True
         self._warm = False
         self._shared = self._shared_before = 0  # upstream's total covers the new attempt
@@ -170,20 +170,20 @@ class Tally(Struct):
         self._counted = not late
 
     def counted(self, count: int) -> None:
-        """Upstream has counted a piece of output."""
+        """Add output tokens that upstream has counted."""
         if self._answered:
             self.speaking()
         self.spoken_tokens += count
 
     def calling(self) -> None:
-        """The model calls a tool of any kind."""
+        """The model calls a tool of any kind, so the run has several model calls."""
         self.speaking()
         self._worked = True
         if self._before_calls is None:
             self._before_calls = self.spoken_tokens
 
     def called(self, name: str, arguments: str) -> None:
-        """The client has got a call."""
+        """Add a call that the client has received."""
         self.calling()
         self._call_chars += len(name) + len(arguments)
 
@@ -192,7 +192,7 @@ class Tally(Struct):
         self._awaited = 0
 
     def speaking(self) -> None:
-        """The model produces output; after results this begins its next model call."""
+        """The model produces output: after results this is the next model call."""
         if self._answered:
             self._answered = False
             self._rounds += 1

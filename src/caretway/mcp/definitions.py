@@ -130,7 +130,7 @@ class BridgeLimits(Struct, frozen=True):
     call_timeout: float = 300.0
     """Time limit of a call without progress; each progress notification restarts it."""
     call_timeout_total: float = 3600.0
-    """Time limit of a call with progress."""
+    """Time limit of a call with progress, unless `call_timeout` is longer."""
     result_bytes: int = 200_000
     """Bytes of text in one result."""
     image_bytes: int = 5 * 2**20

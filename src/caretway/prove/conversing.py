@@ -170,7 +170,7 @@ class Talk:
         return tuple(len(reply.calls) for reply in self.replies if reply.calls)
 
     def outcome(self, *markers: str) -> str:
-        """Whether the last answer has all markers."""
+        """`right` if the last answer has all markers; otherwise another word of `facts.OUTCOMES`."""
         if self.error is not None and self.error.code == UNHEARD:
             return "empty"
         if self.error is not None:

@@ -251,7 +251,8 @@ def usage(moments: Moments) -> dict[str, Fact]:
 
 
 def preamble(moments: Moments) -> dict[str, Fact]:
-    """Whether Cursor left out its preamble. `moments`: of a run with a prompt of one line and no tools."""
+    """The fact whether Cursor left out its preamble; none without a count of tokens. `moments`: of a run with a prompt
+    of one line and no tools."""
     ended = of(moments, "ended")
     return {"preamble_spared": ended[-1].figures[0] < SPARED_TOKENS} if ended and ended[-1].figures[0] else {}
 

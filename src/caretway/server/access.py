@@ -56,7 +56,8 @@ class Admission:
         self._accounts: dict[str, _Account] = {}
 
     def ask(self, caller: str) -> None:
-        """Count one more request of this caller. Raises GatewayError if it comes too early. Takes no place yet."""
+        """Count one more request of this caller; takes no place yet. Raises GatewayError if the request comes too early
+        or no place is free."""
         if not caller:
             return
         account = self._refill(caller)

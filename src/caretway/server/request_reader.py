@@ -238,11 +238,11 @@ class RequestSink(Protocol):
     def body_refused(self, error: GatewayError) -> None: ...
 
     def body_read(self, body: bytes) -> None:
-        """The body is complete. Not called if the request was answered without its body."""
+        """Called with a complete body, unless the request was answered without its body."""
         ...
 
     def request_ended(self) -> None:
-        """The last byte of an already answered request has arrived."""
+        """Called when the last byte of an already answered request has arrived."""
         ...
 
 

@@ -133,7 +133,7 @@ class Socket(Successor):
 
     @abstractmethod
     def writable(self, yes: bool) -> None:
-        """The client reads again, or has stopped reading."""
+        """Called when the client reads again (`yes`), and when the client has stopped reading."""
 
     @property
     @abstractmethod
@@ -146,7 +146,7 @@ class Socket(Successor):
 
     @abstractmethod
     def hung_up(self) -> None:
-        """The client is gone, or the connection is closing."""
+        """Called when the client is gone or the connection is closing."""
 
     def binary(self, data: bytes) -> None:
         self.close(CloseCode.UNSUPPORTED_DATA, "Send text, not binary messages.")

@@ -59,7 +59,7 @@ class RepeatLevel(Enum):
 
 
 def repeat_level(repeats: int, max_repeat: int, *, generous: bool) -> RepeatLevel:
-    """The level of a call that has repeated `repeats` times. `max_repeat` 0 switches the guard off; `generous`: the
+    """The level of a call that has repeated `repeats` times. `max_repeat` 0: any number is allowed; `generous`: the
     tool may repeat more often."""
     limit = max_repeat * GENEROUS_FACTOR if generous else max_repeat
     if max_repeat <= 0 or repeats < limit:
@@ -272,7 +272,7 @@ MAX_REMEMBERED: Final = 10_000
 
 class GuardSettings(Struct, frozen=True):
     max_repeat: int = 2
-    """0: identical calls are not counted."""
+    """Allowed repeats of a call; 0: any number."""
     no_progress: NoProgress = "warn"
 
 

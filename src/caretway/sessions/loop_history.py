@@ -105,7 +105,7 @@ Verdict = Ok | Correct | Stop
 
 class LoopGuard(Struct, frozen=True):
     max_repeat: int = 2
-    """0 switches the guard off."""
+    """Allowed repeats of a call; 0: any number. `no_progress` applies in any case."""
     generous: frozenset[str] = LOOKING
     no_progress: NoProgress = "warn"
 

@@ -210,7 +210,7 @@ class SecondTry:
             self.recoveries.append((rung, cause))
 
     def begins_again(self) -> None:
-        """The second run begins. Held events are dropped, because it replaces them."""
+        """The second run begins: drop the held events of the first, except its start."""
         self._held = [event for event in self._held if type(event) is TurnStarted]
 
     # ---- a demanded call

@@ -396,7 +396,7 @@ async def _claimed(store: SpentStore, claim: Claim) -> ClaimOutcome | GatewayErr
 
 
 def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[ClaimOutcome | GatewayError]") -> None:
-    """The client disconnected during the reservation: the run is not opened, so its claim is returned."""
+    """The client disconnected during the reservation, so the run is not opened: give its claim back."""
     if reserving.cancelled() or reserving.exception() is not None:
         return
     outcome = reserving.result()

@@ -52,14 +52,14 @@ class Echo:
         return self.chars <= self._cap
 
     def saved(self) -> None:
-        """A checkpoint holds this attempt's output so far. Only earlier output that is not repeated yet is kept."""
+        """A checkpoint holds this attempt's output so far: keep only earlier output that is not repeated yet."""
         self._unsaved = [self.skip] if self.skip else []
         self._thought = [self._skip_reasoning] if self._skip_reasoning else []
         self._pages, self._thoughts = [], []
         self.chars = len(self.skip) + len(self._skip_reasoning)
 
     def rewind(self) -> None:
-        """A new attempt begins at the last checkpoint."""
+        """A new attempt begins at the last checkpoint: expect the output since then again."""
         self.skip = "".join([*self._pages, *self._unsaved])
         self._skip_reasoning = "".join([*self._thoughts, *self._thought])
 

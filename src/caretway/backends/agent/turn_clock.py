@@ -156,7 +156,7 @@ class Watch:
         """The time at which to check whether the step is over."""
 
     def opened(self, now: float, *, again: bool) -> None:
-        """An attempt begins. `again`: it is a retry."""
+        """An attempt begins: restart all timers. `again`: the attempt is a retry."""
         self._opened = self.heard = self.progressed = now
         self._again = again
         self.pause_at = None

@@ -38,9 +38,9 @@ Made = TypeVar("Made", bound=MadeCall)
 @dataclass(slots=True, eq=False)
 class Announcement:
     ours: bool = False
-    """The announcement names a client's tool."""
+    """Whether the call is one of a client's tool."""
     other: bool = True
-    """The announcement is not about one of the program's own tools."""
+    """Whether the call may be one of a client's tool, because its kind is none of the program's own tools."""
     over: bool = False
     tool: str = ""
     values: Mapping[str, Any] | None = None

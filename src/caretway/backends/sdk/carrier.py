@@ -277,7 +277,7 @@ class SdkRun:
             self._handler.on_messages(messages)
 
     def _again(self) -> None:
-        """The SDK has opened the next attempt."""
+        """The SDK has opened the next attempt: end this one for the turn, and wait for the turn to continue."""
         end, self._end = self._end, None
         handler, self._handler = self._handler, None
         if handler is None:

@@ -215,7 +215,8 @@ class Parser:
                 self._thought, self._thought_chars = [], 0
 
     def _calls_inside(self, out: list[Piece]) -> None:
-        """The calls inside a thinking tag that the model did not close. The text around them stays thinking."""
+        """Add the calls inside a thinking tag that the model did not close. The text around the calls stays
+        thinking."""
         thought, self._thought = "".join(self._thought), []
         at = thought.find(self._trigger) if self._trigger else -1
         if at >= 0:

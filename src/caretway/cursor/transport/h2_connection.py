@@ -440,7 +440,7 @@ class H2Connection(asyncio.Protocol):
         self._out.soon()
 
     def proven(self) -> None:
-        """The peer of a connection in doubt has answered."""
+        """The peer of a connection in doubt has answered: report that the connection has room again."""
         self._on_change(self)
 
     def unheard(self, waited_s: float) -> None:

@@ -95,7 +95,7 @@ class RunHandler(Protocol):
     """The opener of a run attempt."""
 
     def on_messages(self, messages: list[bytes]) -> None:
-        """The messages of one read, in order; the stream's last message is an `End`."""
+        """Called with the messages of one read, in order; the stream's last message is an `End`."""
         ...
 
     def on_closed(self, error: GatewayError | None) -> None:

@@ -126,7 +126,7 @@ class RunHosts:
         )
 
     def heard(self, at: str) -> None:
-        """A run was answered at this host."""
+        """A run was answered at this host: keep the host for the account."""
         if at == self.current and at not in self._heard:
             self._heard.add(at)
             self._go(self._runs, at)

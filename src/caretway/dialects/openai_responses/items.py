@@ -99,7 +99,7 @@ class ItemReader:
             self._messages.append(Message(role, tuple(content)))
 
     def _agent_message(self, item: Mapping[str, object], at: At) -> None:
-        """A message between Codex's agents: a task, or its result."""
+        """Read a message between Codex's agents: a task, or its result."""
         self._flush()
         content = self._content(item.get("content"), at, "content", images=True)
         self._messages.append(Message(Role.USER, tuple(content)))
@@ -116,7 +116,7 @@ class ItemReader:
             self._answer.append(Reasoning(text, signature))
 
     def _compaction(self, item: Mapping[str, object], at: At) -> None:
-        """A summary that replaces the conversation before it. A summary that OpenAI encrypted cannot be read."""
+        """Read a summary of the earlier conversation. A summary that OpenAI encrypted is reported as ignored."""
         summary = unwrap(item.get("encrypted_content"))
         if summary is None:
             self._ignored["input.compaction"] = None
@@ -131,7 +131,7 @@ class ItemReader:
             raise invalid_value(f"{at}.role", f"use developer, not {role[:60]!r}.")
 
     def _compaction_trigger(self, item: Mapping[str, object], at: At) -> None:
-        """A request for a summary of the whole conversation, at any position."""
+        """Note that the client wants a summary of the whole conversation, at whatever position the item is."""
         self.compacts = True
 
     def _content(self, value: object, holder: At, key: str, *, images: bool) -> list[Text | Image]:
@@ -201,7 +201,7 @@ class ItemReader:
         self._answer.append(ToolCall(needed_string(item, "call_id", at), name, arguments))
 
     def _search_result(self, item: Mapping[str, object], at: At) -> None:
-        """The names of the found tools. The model has their definitions among its tools."""
+        """Read the names of the found tools as a result. The model has the definitions among its tools."""
         if by_server(item):
             self._ignored["input.tool_search_output"] = None
             return
@@ -210,7 +210,7 @@ class ItemReader:
         self._add_result(needed_string(item, "call_id", at), (Text(text),))
 
     def _local_call(self, item: Mapping[str, object], at: At) -> None:
-        """A call of a tool that only OpenAI's models have, from a history of OpenAI."""
+        """Read a call of a tool that only OpenAI's models have, from a history of OpenAI."""
         kind = str(item["type"]).removesuffix("_call")
         what = item.get("action") or item.get("operation") or {}
         self._answer.append(ToolCall(_call_id(item, at), kind, _json(what).decode()))
