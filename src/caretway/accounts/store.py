@@ -97,7 +97,7 @@ KEYRING_NAME: Final = "accounts"
 
 
 class SignInStore(Protocol):
-    """Stores one text."""
+    """A place for one text: a file or an entry of the keyring."""
 
     place: str
     """The location, for messages."""

@@ -201,7 +201,7 @@ _REMOVED: Final = {
 
 
 class CommandParser(argparse.ArgumentParser):
-    """`prog` is `caretway` or `caretway COMMAND ...`, as typed."""
+    """Parses the command line or one command. `prog` is `caretway` or `caretway COMMAND ...`, as typed."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)

@@ -330,7 +330,7 @@ class LocalArchive(Protocol):
 
 
 class SharedResponses:
-    """Creates the archive of an account."""
+    """The responses in Redis: makes the archive of each account, and reports deletions of other gateways."""
 
     def __init__(self, link: RedisLink, seal: Seal, outbox: ClusterOutbox, news: News, *, max_age_s: float) -> None:
         self.link = link

@@ -76,7 +76,7 @@ class Replica(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Me:
-    """A replica's data about itself."""
+    """This replica's own data for the directory, without the id."""
 
     address: str
     version: str

@@ -136,7 +136,7 @@ class RefusedRequest(Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """Override what you need; the defaults do nothing."""
+    """Receives records. Override what you need; the defaults do nothing."""
 
     def response_ended(self, record: TurnRecord) -> None:
         return

@@ -137,7 +137,7 @@ class Turn(Source, Protocol):
 
 
 class BackendStatus(Struct, frozen=True):
-    """For `/health`, `caretway status` and the banner."""
+    """Whether a backend can be reached and used, for `/health`, `caretway status` and the banner."""
 
     signed_in: bool | None
     """None: unknown, because the query got no answer."""

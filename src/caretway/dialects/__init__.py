@@ -68,7 +68,7 @@ class ResponseMeta(Struct, frozen=True, gc=False):
 
 
 class Encoder(Protocol):
-    """One streamed response."""
+    """Encodes the events of one streamed response."""
 
     @property
     def keep_alive(self) -> bytes:

@@ -27,7 +27,7 @@ _UNKNOWN: Final = Usage()
 
 
 class AnswerNote:
-    """A finished response."""
+    """The log line of a finished response."""
 
     __slots__ = ("record",)
     remedy = ""
@@ -95,7 +95,7 @@ class AnswerNote:
 
 
 class RefusalNote:
-    """A refused request: its fault and the remedy."""
+    """The log line of a refused request: the fault and the remedy."""
 
     __slots__ = ("record",)
 

@@ -44,7 +44,7 @@ class Moment(NamedTuple):
 
 
 class RunNotes:
-    """One attempt at a run."""
+    """The recorded messages of one attempt at a run."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []

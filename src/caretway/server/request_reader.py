@@ -183,7 +183,7 @@ def too_slow(limits: BodyLimits) -> GatewayError:
 
 
 class ConnectionLimits(Struct, frozen=True):
-    """Times in seconds."""
+    """Limits of one connection; times are in seconds."""
 
     connections: int = 2048
     head_bytes: int = 64 * 2**10

@@ -110,7 +110,7 @@ MOVES: Final[dict[SessionState, dict[Happening, SessionState]]] = {
 
 
 class IllegalMove(RuntimeError):
-    """A bug in the gateway."""
+    """The turn's state does not allow this event: a bug in the gateway."""
 
 
 def move(state: SessionState, happening: Happening) -> SessionState:

@@ -51,7 +51,7 @@ class ConversationStore(Protocol):
 
 
 class StoredConversations(ConversationStore, Protocol):
-    """The store as its owner uses it."""
+    """The store for the gateway that owns it: also deletes conversations and closes."""
 
     async def forget(self, conversation: str) -> int:
         """Delete the conversation's snapshots. Returns how many there were."""

@@ -20,7 +20,7 @@ MODEL: Final = "sim-auto"
 
 
 class Scripted:
-    """What a test can ask of a simulator."""
+    """The scripts that a simulator plays, and the requests that reached its model."""
 
     simulator: Simulator
 

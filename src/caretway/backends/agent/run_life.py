@@ -127,7 +127,7 @@ class RunPhase(Enum):
 
 
 class Retry(Struct, frozen=True):
-    """The next attempt."""
+    """How to open the next attempt."""
 
     delay: float
     alone: bool

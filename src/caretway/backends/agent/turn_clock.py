@@ -124,7 +124,7 @@ class ConversationLimits(Struct, frozen=True):
 
 
 class GivenUp(Struct, frozen=True):
-    """A watchdog's verdict on an attempt."""
+    """A watchdog has given an attempt up."""
 
     loss: Loss
     error: GatewayError

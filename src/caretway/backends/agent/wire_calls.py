@@ -35,7 +35,7 @@ _SCHEMA: Final = tag(pb.McpToolDefinition, "input_schema")
 
 
 class ToolOffer(msgspec.Struct, frozen=True, gc=False):
-    """Serialised tools."""
+    """A request's tools, serialised for the two places of a run that name them."""
 
     in_run: bytes
     """The field of an AgentRunRequest with all tools, present even if there are none."""

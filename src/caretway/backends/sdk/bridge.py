@@ -124,7 +124,7 @@ Hear = Callable[[list[SdkMessage] | None], None]
 
 
 class SdkBridge:
-    """One process. Call `start` first."""
+    """One Node.js process that runs the SDK. Call `start` first."""
 
     def __init__(self, setup: BridgeSetup) -> None:
         loop = asyncio.get_running_loop()

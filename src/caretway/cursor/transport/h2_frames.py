@@ -117,7 +117,7 @@ class H2Setting(IntEnum):
 
 
 class Code(IntEnum):
-    """RFC 9113, section 7."""
+    """Error codes of HTTP/2 (RFC 9113, section 7)."""
 
     NO_ERROR = 0
     PROTOCOL_ERROR = 1

@@ -92,7 +92,7 @@ DEFAULT_LIMITS = TransportLimits()
 
 
 class RunHandler(Protocol):
-    """The opener of a run attempt."""
+    """Receives the messages and the end of a run attempt."""
 
     def on_messages(self, messages: list[bytes]) -> None:
         """Called with the messages of one read, in order; the stream's last message is an `End`."""

@@ -101,7 +101,7 @@ def summarised(request: TurnRequest, wish: ContextWish) -> TurnRequest:
 
 
 class SummaryBlockEncoder(MessagesEncoder):
-    """One streamed response with one block, which is sent as a whole."""
+    """Encodes one streamed response with one block, which is sent as a whole."""
 
     __slots__ = ("_pieces",)
 

@@ -183,7 +183,7 @@ class _Block(Struct):
 
 
 class MessagesEncoder:
-    """One streamed response."""
+    """Encodes one streamed response."""
 
     __slots__ = (
         "_begun",

@@ -108,7 +108,7 @@ class _Call(Struct):
 
 
 class ChatEncoder:
-    """One streamed response."""
+    """Encodes one streamed response."""
 
     __slots__ = (
         "_begun",

@@ -32,7 +32,7 @@ _json = msgspec.json.Encoder().encode
 
 
 class CompletionsEncoder:
-    """One streamed response."""
+    """Encodes one streamed response."""
 
     keep_alive: bytes = in_turn.comment("keep-alive")
 

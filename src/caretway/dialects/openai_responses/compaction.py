@@ -89,7 +89,7 @@ def _shown(item: Mapping[str, object], name: str) -> dict[str, object]:
 
 
 class SummaryItemEncoder(ResponsesEncoder):
-    """One streamed response with a single item."""
+    """Encodes one streamed response with a single item."""
 
     __slots__ = ("_pieces",)
 

@@ -86,7 +86,7 @@ class _Call(Struct):
 
 
 class ResponsesEncoder:
-    """One streamed response."""
+    """Encodes one streamed response."""
 
     __slots__ = (
         "_calls",
