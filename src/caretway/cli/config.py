@@ -224,8 +224,8 @@ def _markdown_table(members: Iterable[Setting]) -> list[str]:
 _ABOUT_QUIRKS: Final = """\
 ### Quirks
 
-What `agent_quirks` can override, as in `--agent-quirks system=message,history=typed`. A wrong value is not refused: an
-instruction is ignored or a history is not seen. Set what `caretway prove` prints.
+What `agent_quirks` can override, as in `--agent-quirks system=message,history=typed`. Cursor does not refuse a wrong
+value, but may ignore an instruction or miss a history. Set only what `caretway prove` prints.
 
 """
 

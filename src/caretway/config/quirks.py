@@ -62,7 +62,7 @@ QUIRKS: Final[Mapping[str, Quirk]] = {
         "How a run names its model: base id and parameters, or the flat id in one or both fields; auto tries each.",
     ),
     "limits": Quirk(
-        SWITCH, "Refuse tools and messages beyond what Cursor takes, and join the oldest messages of a long history."
+        SWITCH, "Refuse tools and messages beyond what Cursor accepts, and join the oldest messages of a long history."
     ),
     "sibling_quiet": Quirk(_SECONDS, "A silence that ends a step of tool calls when Cursor does not report how many."),
     "sibling_cap": Quirk(_SECONDS, "The longest wait for another parallel tool call while Cursor is not silent."),
@@ -70,8 +70,8 @@ QUIRKS: Final[Mapping[str, Quirk]] = {
         _SECONDS,
         "With several runs, how long reading pauses after small reads, to handle them together; 0 never pauses.",
     ),
-    "client_type": Quirk(FILLED_TEXT, "The client type that is sent."),
-    "time_zone": Quirk(FILLED_TEXT, "The IANA time zone that is sent; none by default."),
+    "client_type": Quirk(FILLED_TEXT, "The client type to send to Cursor."),
+    "time_zone": Quirk(FILLED_TEXT, "The IANA time zone to send to Cursor; none by default."),
     "checksum": Quirk(SWITCH, "Send the checksum header of older clients."),
     "cli_tools": Quirk(choice(get_args(CliTools)), "cursor-agent gets a client's tools as its own, or always as text."),
 }

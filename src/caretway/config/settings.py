@@ -256,7 +256,7 @@ class Settings:
     )
     prompt_style: PromptStyle = _sessions(
         "tags",
-        "How to write earlier tool calls for a backend that takes only text: in tags, or as a transcript.",
+        "How to write earlier tool calls for a backend that accepts only text: in tags, or as a transcript.",
         advanced=True,
     )
     tool_strict: bool = _sessions(

@@ -24,7 +24,7 @@ class Loss(Enum):
 
     # a run
     CUT = "cut", "the connection to Cursor broke"
-    SILENT = "silent", "Cursor sent nothing any more"
+    SILENT = "silent", "Cursor stopped sending"
     STALLED = "stalled", "Cursor sent only heartbeats, and the model made no progress"
     UNHEARD = "unheard", "Cursor ended the stream without a message"
     PROGRAM = "program", "cursor-agent ended before it answered"
@@ -35,7 +35,7 @@ class Loss(Enum):
     SHAPE = "shape", "Cursor may not have recognised the name of the model"
     SCHEMA = "schema", "the model's maker may have refused the tools' schemas"
     SYSTEM = "system", "the account may not set a system prompt"
-    TOOLS = "tools", "this build of cursor-agent does not take the client's tools"
+    TOOLS = "tools", "this build of cursor-agent does not accept the client's tools"
     DIVERGED = "diverged", "the model continued with other words after its run was lost"
     INCOMPLETE = "incomplete", "a part of the stored conversation is missing"
     STALE = "stale", "Cursor refused to continue the stored conversation"
@@ -43,7 +43,7 @@ class Loss(Enum):
     GONE = "gone", "the turn or its conversation could not be continued"
     MODEL = "model", "Cursor refused the model"
     NO_CALL = "no call", "the model did not make the demanded call"
-    WRONG_CALL = "wrong call", "the model wrote a call that does not fit"
+    WRONG_CALL = "wrong call", "the model wrote a call of an unknown tool, or with wrong arguments"
     # a message
     UNANSWERED = "unanswered", "a message to Cursor was not answered"
 
@@ -67,21 +67,21 @@ class Fact(Enum):
     WORKED = "a tool ran without the client"
     IN_CHAT = "the chat may have the message already"
     NO_RESUME = "the backend cannot continue a run"
-    UNRECORDED = "too much was said since the checkpoint"
+    UNRECORDED = "there is too much output since the last checkpoint"
     USAGE_OPEN = "the plan's usage may be spent"
     SPENT = "the plan's usage is spent"
     NONE_LEFT = "nothing else is left to try"
     AGAIN = "a new run was opened before"
     BUDGET_USED = "the budget of new runs is used"
     WAITED = "a long wait was repeated"
-    EMPTY_BEFORE = "the run before brought nothing either"
-    ASKED_TWICE = "the model was asked for it again"
+    EMPTY_BEFORE = "the run before ended without output, too"
+    ASKED_TWICE = "the model was asked again for the call"
     FIXED = "no other run may answer"
-    UNPROCESSED = "Cursor has not processed it"
-    KEPT = "its connection was kept from before, or in doubt"
-    ANSWERED = "its answer had begun"
-    RESENT = "it was sent twice"
-    OPENS_RUN = "it opens a run"
+    UNPROCESSED = "Cursor has not processed the message"
+    KEPT = "the connection was opened earlier, or may be broken"
+    ANSWERED = "the answer to the message had begun"
+    RESENT = "the message was sent twice"
+    OPENS_RUN = "the message opens a run"
 
 
 Facts = frozenset[Fact]
@@ -197,10 +197,10 @@ _L, _F, _R = Loss, Fact, Remedy
 TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
     "A run of Cursor": (
         _row(_ANY, _F.SPENT, (), _R.GIVE_UP, "the plan's usage is spent", quiet=True),
-        _row(_ANY, _F.USAGE_OPEN, (), _R.ASK_USAGE, "a spent plan is refused in the same words"),
+        _row(_ANY, _F.USAGE_OPEN, (), _R.ASK_USAGE, "Cursor refuses a spent plan with the same error"),
         _row(_L.FINAL, (), (), _R.GIVE_UP, "the same run would be refused again", quiet=True),
         _row(_BY_CHANGE, _F.NONE_LEFT, (), _R.GIVE_UP, "nothing else is left to try", quiet=True),
-        _row(_BY_CHANGE, _F.SEEN, (), _R.GIVE_UP, "a run that answered lacks nothing", quiet=True),
+        _row(_BY_CHANGE, _F.SEEN, (), _R.GIVE_UP, "a run that has begun to answer needs no change", quiet=True),
         _row(_ANY, _F.CALLS, _F.HALF_CALL, _R.HAND_OVER, "the client has the calls; its results start a fresh run"),
         _row(_ANY, (_F.NO_RESUME, _F.SEEN), (), _R.GIVE_UP, "the client has a part of the answer", quiet=True),
         _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "every new run ended without progress"),
@@ -209,9 +209,9 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
             (),
             (_F.NONE_LEFT, _F.UNRECORDED),
             _R.OTHER_HOST,
-            "Cursor may name the host that serves it",
+            "Cursor may name the host that serves the account",
         ),
-        _row(_L.UNHEARD, _F.EMPTY_BEFORE, (), _R.GIVE_UP, "a second connection brought nothing either"),
+        _row(_L.UNHEARD, _F.EMPTY_BEFORE, (), _R.GIVE_UP, "a second connection brought no output either"),
         _row(
             _NO_WAY_BACK,
             _F.SEEN,
@@ -225,8 +225,8 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
         _row(_ANY, (_F.NO_RESUME, _F.IN_CHAT), (), _R.FRESH_RUN, "the message may be in the chat already"),
         _row(_ANY, _F.NO_RESUME, (), _R.NEW_RUN, "the client has nothing yet"),
         _row(_L.SHAPE, (), _F.UNRECORDED, _R.OTHER_NAME, "the model has another name"),
-        _row(_L.SCHEMA, (), _F.UNRECORDED, _R.SIMPLER_SCHEMAS, "every maker takes simpler schemas"),
-        _row(_L.SYSTEM, (), (), _R.SYSTEM_AS_TEXT, "the message can carry it"),
+        _row(_L.SCHEMA, (), _F.UNRECORDED, _R.SIMPLER_SCHEMAS, "every maker accepts simpler schemas"),
+        _row(_L.SYSTEM, (), (), _R.SYSTEM_AS_TEXT, "the message can contain the system prompt"),
         _row(
             _L.STALLED,
             _F.RESULTS,
@@ -234,7 +234,7 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
             _R.FRESH_RUN,
             "no progress after the tool results: the history is sent to a fresh run",
         ),
-        _row(_LONG, _F.WAITED, (), _R.GIVE_UP, "a long wait is repeated once"),
+        _row(_LONG, _F.WAITED, (), _R.GIVE_UP, "a long wait is repeated only once"),
         _row(
             _ANY,
             (_F.RESULTS, _F.AGAIN),
@@ -252,7 +252,7 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
         _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.SEEN, (), _R.GIVE_UP, "the client has a part of the answer"),
         _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.WORKED, (), _R.GIVE_UP, "a fresh run would run the tools again"),
         _row(_L.MODEL, (), (), _R.NEXT_MODEL, "Cursor refused the model, and its alias names another, or the request"),
-        _row((_L.NO_CALL, _L.WRONG_CALL), _F.ASKED_TWICE, (), _R.GIVE_UP, "the model is asked again once"),
+        _row((_L.NO_CALL, _L.WRONG_CALL), _F.ASKED_TWICE, (), _R.GIVE_UP, "the model is asked again only once"),
         _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "every new run ended without progress"),
         _row((_L.GONE, _L.NO_CALL), (), (), _R.FRESH_RUN, "the history is sent to a fresh run"),
         _row(_L.WRONG_CALL, (), (), _R.CORRECTION, "the model is told what is wrong with its call"),
@@ -260,8 +260,8 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
     "A message or a call to Cursor": (
         _row(_ANY, _F.OPENS_RUN, (), _R.GIVE_UP, "the run is lost, which is decided above"),
         _row(_ANY, _F.RESENT, (), _R.GIVE_UP, "two connections brought no answer"),
-        _row(_ANY, _F.UNPROCESSED, (), _R.RESEND, "Cursor has done nothing with it"),
-        _row(_ANY, _F.ANSWERED, (), _R.GIVE_UP, "Cursor has worked on it"),
+        _row(_ANY, _F.UNPROCESSED, (), _R.RESEND, "Cursor has not acted on the message"),
+        _row(_ANY, _F.ANSWERED, (), _R.GIVE_UP, "Cursor has processed the message"),
         _row(_ANY, _F.KEPT, (), _R.RESEND, "the connection was most likely closed before"),
         _row(_ANY, (), (), _R.GIVE_UP, "a new connection was lost, too"),
     ),
