@@ -427,8 +427,8 @@ class Hops:
         return self._directory.own
 
     async def _give_away(self, request: PassedRequest, writer: RelayWriter) -> str | None:
-        """Pass a new turn to another gateway, because this one is draining. If no other gateway takes the turn, it
-        begins here."""
+        """Pass a new turn to another gateway, because this one is draining. None if another gateway has answered; empty
+        if the turn must begin here."""
         own = self._directory.own
         others = [one for one in self._directory.alive() if not one.draining and one.schema == own.schema]
         for other in [one for one in others if one.id != own.id][-2:]:

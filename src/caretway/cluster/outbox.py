@@ -96,7 +96,8 @@ class ClusterOutbox:
         return await self.send(commands)
 
     def count(self, place: bytes, amounts: Mapping[bytes, float], kept_s: int = 0) -> None:
-        """Add amounts exactly once, despite retries, and before later commands."""
+        """Add amounts exactly once, despite retries, and before later commands. Drops a new count if MAX_COUNTS
+        wait."""
         counts = self._counts
         for field, amount in amounts.items():
             known, _ = counts.get((place, field), (0.0, 0))

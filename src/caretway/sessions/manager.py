@@ -220,7 +220,8 @@ class Sessions:
         )
 
     async def _guarded(self, request: TurnRequest, owner: str) -> TurnRequest:
-        """The request for the model, with a warning if it loops. A loop error ends the parked turn."""
+        """The request for the model, with a warning if the model loops. Raises GatewayError(TOOL_LOOP), which also ends
+        the parked turns that the request would resume."""
         try:
             return await aside(self._guard, request) if request.large else self._guard(request)
         except GatewayError:
@@ -230,7 +231,7 @@ class Sessions:
 
     def _key(self, transcript: bytes, owner: str) -> bytes:
         """The store's key of a transcript. The store outlives a change of backend, host or account, so the key includes
-        them and the owner's access key."""
+        these and the owner."""
         scope = f"{self._limits.scope}\0{owner}" if owner else self._limits.scope
         return hashlib.sha256(scope.encode() + b"\0" + transcript).digest()
 

@@ -173,7 +173,8 @@ class SqliteStore:
         return Snapshot(backend, state, fetch=fetch, parent=conversation.to_bytes(8, "big"), conversation=name)
 
     def remember(self, key: bytes, snapshot: Snapshot) -> None:
-        """Store the snapshot with its own pieces and the pieces of its parent."""
+        """Store the snapshot and its new pieces. Nothing is stored if the parent is gone or the snapshot is larger than
+        the whole store may be."""
         self.remember_all([(key, snapshot)])
 
     def take_touched(self) -> dict[int, float]:

@@ -132,7 +132,8 @@ class Budgets:
         await self.store.aclose()
 
     def learn_cycle(self, account: Callable[[], Awaitable[AccountUsage]]) -> None:
-        """Sets the source of the billing cycle: called when a monthly budget needs it, and never awaited."""
+        """Sets the source of the billing cycle. A monthly budget asks it in the background, and no run waits for the
+        answer."""
         self._account = account
 
     def _look_at_cycle(self) -> None:
@@ -203,7 +204,7 @@ class Budgets:
         return TurnCharge(self, whose, conversation, budgets)
 
     def once(self, event: str, mark: str, sentence: str) -> None:
-        """Reports the sentence unless any gateway has reported this mark before, also before a restart."""
+        """Reports the sentence unless a gateway with this store has reported the mark before, also before a restart."""
         if mark in self._reported:
             return
         if len(self._reported) >= MAX_TOLD:

@@ -356,7 +356,8 @@ class CallTable:
         return (known is not None and may_be(known, name, arguments)) or any(call.name == name for call in self.owed)
 
     def taken(self, ids: Sequence[str]) -> None:
-        """The server confirmed a call's result: the next checkpoint holds it."""
+        """The server confirmed a call's result: the next checkpoint is trusted to hold it, unless the checkpoint shows
+        that it does not."""
         call = self._by_id(ids)
         if call is not None and call.state is CallState.ANSWERED:
             call.taken = True
@@ -382,7 +383,8 @@ class CallTable:
             self.went_on()
 
     def aborted(self, exec_id: int) -> Call | None:
-        """The server no longer wants the result. The client keeps its call; its result is not sent to the server."""
+        """The server no longer wants a result. Returns the call, or None if it is unknown. The result of a client's
+        call is not sent to the server; a call that runs here is dropped."""
         for call in self._calls.values():
             if call.exec_id == exec_id:
                 call.exec_id = None

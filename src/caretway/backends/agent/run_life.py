@@ -310,7 +310,7 @@ class RunLife:
         return remedy(Situation(loss, here.union(facts), self._reopened, self._limits.retries))
 
     def carry_out(self, step: Step, loss: Loss, fault: GatewayError | None) -> Retry | None:
-        """Returns the next attempt of the same run, if that is the remedy."""
+        """Carry the remedy out. Returns the next attempt of the same run, if that is the remedy."""
         if fault is None:
             fault = GatewayError(ErrorKind.UPSTREAM_DOWN, "Cursor ended the stream before the answer was complete.")
         self._lost_by = loss
