@@ -47,7 +47,8 @@ class AccountWatch:
         self._until = 0.0
 
     async def current(self) -> dict[str, Any]:
-        """The account's usage. Concurrent callers share one request to Cursor."""
+        """The account's usage, kept for a minute, or a failure for 15 s. Concurrent callers share one request to
+        Cursor."""
         async with self._lock:
             if self._report is None or time.monotonic() >= self._until:
                 self._report = await ask_account(self._source, self._clock)

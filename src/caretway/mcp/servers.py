@@ -122,7 +122,8 @@ class McpServer:
             await self._watch(connection)
 
     async def _watch(self, connection: McpConnection) -> None:
-        """List the tools again after each change. Raises _Lost if that fails or the connection ends."""
+        """List the tools again after each change, and those of a remote server every `check_interval`. Raises _Lost if
+        that fails or the connection ends, or SignInNeeded."""
         remote = not isinstance(self.definition.reached, Process)
         while True:
             try:

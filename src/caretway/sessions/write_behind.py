@@ -91,7 +91,7 @@ class WriteBehind:
         self._writing.add_done_callback(self._written)
 
     def _write(self, batch: list[tuple[bytes, Snapshot]], touched: Mapping[int, float]) -> None:
-        """In the thread."""
+        """Write a batch; runs in the thread."""
         if self._writer is None and self._open_writer is not None:
             self._writer = self._open_writer()
         if self._writer is not None:
@@ -120,7 +120,7 @@ class WriteBehind:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._forget, conversation)
 
     def _forget(self, conversation: str) -> int:
-        """In the thread."""
+        """Delete a conversation; runs in the thread."""
         if self._writer is None and self._open_writer is not None:
             self._writer = self._open_writer()
         return self._writer.forget(conversation) if self._writer is not None else 0
@@ -133,7 +133,7 @@ class WriteBehind:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._pieces, parent, max_bytes)
 
     def _pieces(self, parent: bytes, max_bytes: int) -> dict[bytes, bytes] | None:
-        """In the thread."""
+        """Read the pieces of a conversation; runs in the thread."""
         if self._writer is None and self._open_writer is not None:
             self._writer = self._open_writer()
         return self._writer.pieces(parent, max_bytes) if self._writer is not None else None

@@ -35,7 +35,7 @@ Ask = Callable[[Sequence[str], float], Awaitable[Output]]
 """(arguments, limit in seconds) -> the program's output."""
 
 NO_FRESH_S: Final = 2.0
-"""Seconds for which a "no" is kept: short, because its reader is about to sign in."""
+"""Seconds for which "no" or an unknown status is kept: short, because the user may be about to sign in."""
 
 # "Not logged in" contains "logged in", so the negative is checked first.
 _NO: Final = re.compile(r"not (?:logged|signed) in|not authenticated|authentication required|logged out", re.IGNORECASE)

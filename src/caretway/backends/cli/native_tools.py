@@ -134,7 +134,8 @@ class ClientTools:
         self._parked: OrderedDict[AcpToolTurn, None] = OrderedDict()
 
     def workspace(self) -> Path:
-        """The empty directory in which all turns with client tools work."""
+        """The directory in which all turns with client tools work: it holds only the gateway's rules for the program.
+        Made again if it was removed."""
         if self._place is None:
             for path in self._scratch.left_behind():  # directories of a killed gateway
                 Approvals(Path(self._home), path).close()
@@ -177,7 +178,7 @@ class ClientTools:
             self._approvals.take_back(url)
 
     def refused(self, build: object, reason: str, *, for_good: bool) -> None:
-        """Send tools to this build as text, for some time or, with `for_good`, until it is updated."""
+        """Send tools to this build as text, for some time or, with `for_good`, until the program is updated."""
         if self._refusals.get(build, ("",))[0] != reason:
             log.warning("cursor-agent gets clients' tools as text: %s", reason)
         self._refusals = {build: (reason, math.inf if for_good else time.monotonic())}
