@@ -59,7 +59,7 @@ class PageFiles:
 
     @property
     def size(self) -> int:
-        """Total bytes."""
+        """Bytes of all files."""
         return sum(len(file.content) for file in self._files.values())
 
     def send(self, name: str, call: "HttpCall") -> None:

@@ -16,7 +16,7 @@ class NamedTool(Struct, gc=False):
     name: str = ""
     """Empty: no tool is demanded by name."""
     rejected: int = 0
-    """Calls of other tools."""
+    """How many calls of other tools were rejected."""
 
     def rejects(self, name: str) -> bool:
         """Whether a call of `name` must be rejected; counts the rejection."""

@@ -277,7 +277,7 @@ def part_of(loss: Loss) -> str:
 
 
 def remedy(situation: Situation) -> Step:
-    """What is done, and why."""
+    """The first row of the table that fits: what is done, and why."""
     facts = situation.facts
     if situation.runs:
         facts |= {Fact.AGAIN}

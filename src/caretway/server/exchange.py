@@ -237,7 +237,7 @@ class ResponseWriter:
             self._observer.request_body(body)
 
     def hung_up(self) -> None:
-        """The client is gone."""
+        """Called when the client is gone."""
         self._on_writable = None
         if self._observer is not None and not self.complete:
             self._observer.hung_up()

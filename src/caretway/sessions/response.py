@@ -119,7 +119,7 @@ class Response:
         self._factories = stages
         self._restart = restart
         self._starting: asyncio.Task[None] | None = None
-        """Starts the second run."""
+        """The task that starts another run."""
         self._second_try = SecondTry(request, fixed=restart is None)
         self.recoveries = self._second_try.recoveries
         self._started = False

@@ -259,7 +259,7 @@ def _quoted(key: str) -> str:
 
 
 def written(value: Any) -> str:
-    """The text of a new file."""
+    """The text of a new file that holds `value`."""
     return _written(value, "", "  ", "\n", 1) + "\n"
 
 

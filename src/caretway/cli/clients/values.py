@@ -28,7 +28,7 @@ class OfferedModel(Struct, frozen=True):
     id: str
     name: str = ""
     window: int | None = None
-    """None if unknown."""
+    """The context window in tokens; None if unknown."""
     images: bool = False
     reasoning: bool = False
 

@@ -158,7 +158,7 @@ class ResponseStore:
         return chain[::-1]
 
     def holder(self, item_id: str, owners: Sequence[str] = ANYBODY) -> Stored | None:
-        """The response with an item."""
+        """A response with an item; None if no response has the item."""
         with self._lock:
             for owner in owners:
                 if (name := self._holder.get((owner, item_id))) is not None:
