@@ -114,7 +114,7 @@ def loop_error(tool: str, calls: int, outcome: str, *, warned: bool) -> GatewayE
         ErrorKind.TOOL_LOOP,
         f"The model called `{tool}` {calls} times with the same arguments and {result}"
         f"{', even after a warning' if warned else ''}. The turn was ended.",
-        hint="Say what to do differently, or raise TOOL_LOOP_MAX_REPEAT (0 switches the loop guard off).",
+        hint="Say what to do differently, or raise TOOL_LOOP_MAX_REPEAT (0: no limit of equal calls).",
         code="tool_loop_detected",
     )
 
