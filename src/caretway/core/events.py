@@ -266,7 +266,7 @@ _ANYWHERE: Final[tuple[type, ...]] = (
 )
 
 MOVES: Final[dict[OrderState, dict[type, OrderState]]] = {
-    OrderState.FRESH: {TurnStarted: OrderState.OPEN, TurnFailed: OrderState.OVER},
+    OrderState.FRESH: {Recovered: OrderState.FRESH, TurnStarted: OrderState.OPEN, TurnFailed: OrderState.OVER},
     OrderState.OPEN: dict.fromkeys(_ANYWHERE, OrderState.OPEN)
     | {ToolCallReady: OrderState.CALLED, TurnEnded: OrderState.OVER, TurnFailed: OrderState.OVER},
     OrderState.CALLED: dict.fromkeys(_ANYWHERE, OrderState.CALLED)

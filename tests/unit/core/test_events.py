@@ -69,7 +69,7 @@ ALLOWED: Final[dict[type, tuple[bool, bool, bool, bool]]] = {
     ToolCallReady: (False, True, True, False),
     AgentActivity: (False, True, True, False),
     WebSearch: (False, True, True, False),
-    Recovered: (False, True, True, False),
+    Recovered: (True, True, True, False),  # a run may be lost before its first output
     UsageReported: (False, True, True, False),
     Note: (False, True, True, False),
     TurnPaused: (False, False, True, False),  # a pause without a call would wait for nothing
