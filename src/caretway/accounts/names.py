@@ -1,10 +1,12 @@
-"""Parses a model's name: words, version, dates that are no version, words for effort, thinking or speed, a context
-window, and parameters after it: `model@effort=high,fast`. Compares versions. Pure.
+"""Parses a model's name into its words, its version, and words for effort, thinking, speed or a context window; a date
+is not part of the version. Also parses parameters after the name (`model@effort=high,fast`), and compares versions.
+Pure.
 
 Makers, clients and Cursor spell one model in many ways: `claude-sonnet-4-5-20250929`, `claude-4.5-sonnet`,
 `sonnet-4.5`. Two names mean the same model if their words and versions are equal. Words of effort, thinking and speed
-(`-high`, `-thinking`, `-fast`) select a variant of a model, unless they are part of the model's own name. Wishes come
-from the name, the request's body and the settings, in this order; the first one counts.
+(`-high`, `-thinking`, `-fast`) select a variant of a model, unless they are part of the model's own name. A `Wish` is
+the parameters that one place asks for: the name, the request's body or the settings. For each parameter the first of
+these places that names it counts.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The file of `--log-file`: rotated and private to the user. `log_lines` formats its lines.
 
-Imported only on request: Python's rotating handlers import sockets and pickle.
+Imported only if there is such a file: Python's rotating handlers import `socket` and `pickle`, which costs time.
 """
 
 import logging

@@ -206,7 +206,7 @@ class Directory:
             self._learn(await read_replicas(self._link, self._seal, tidy=True))
 
     async def _claim(self) -> None:
-        """Claim a unique id. It may be reused one ticket life after its last heartbeat."""
+        """Claim a unique id. Heartbeats renew the claim, which then lasts for `ticket_life` and `ALIVE_S` together."""
         for _ in range(TRIES):
             (taken,) = await self._link.run([("SET", *self._taken_id(), "NX")])
             if taken:

@@ -2,7 +2,8 @@
 whose cost. Pure. `python -m caretway.core.recovery` prints it for docs/reliability.md.
 
 The first row that fits decides. Backends, sessions and connections carry the remedy out; if it fails, they ask again
-with what they learned. Every new run counts against one budget of the request, whatever the reason; progress renews it.
+with what they learned. Every remedy for which `opens_run` is true counts against one budget of the request, whatever
+the reason; progress renews it.
 """
 
 from collections.abc import Iterable, Mapping

@@ -118,7 +118,7 @@ class HeadTail:
             del self._tail[: len(self._tail) - self._tail_room]
 
     def kept(self) -> bytes:
-        """The beginning and the end, joined without a mark."""
+        """The beginning and the end, joined; nothing shows where bytes are left out."""
         return bytes(self._head + self._tail[max(0, len(self._tail) - self._tail_room) :])
 
     def text(self, room: int) -> str:

@@ -1,1 +1,2 @@
-"""`caretway prove`: which assumptions about Cursor's service hold for one account, and a receipt of it."""
+"""`caretway prove`: tests which assumptions about Cursor's service hold for one account, and writes the result to a
+file, the receipt."""

@@ -250,7 +250,8 @@ class _WriterThread:
         return Spent(*self._db.execute(SUM, (scope, since)).fetchone())
 
     def _prune(self) -> None:
-        """Deletes conversations that are no longer used: a conversation has no known end."""
+        """Deletes the counts of conversations that were not used for long, and of the oldest if there are too many,
+        because a conversation has no known end."""
         self._batches += 1
         if self._batches % PRUNE_EVERY != 1:
             return

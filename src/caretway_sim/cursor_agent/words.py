@@ -201,7 +201,7 @@ class Chats:
         os.replace(beside, os.path.join(folder, "chat.json"))
 
     def attempts(self, prompt: str) -> int:
-        """The number of attempts at this prompt, including this one."""
+        """Counts an attempt at this prompt, and returns how many there were, with this one."""
         name = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
         folder = os.path.join(self._root, "attempts")
         os.makedirs(folder, exist_ok=True)

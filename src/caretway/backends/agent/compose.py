@@ -132,7 +132,8 @@ def read_snapshot(snapshot: Snapshot) -> tuple[str, bytes]:
 
 
 def with_unread(request: TurnRequest, snapshot: Snapshot) -> TurnRequest:
-    """The request that continues the snapshot, with the snapshot's unread text before the new messages."""
+    """The request that continues the snapshot. Text that the model was not given in the earlier turn comes before the
+    new messages."""
     unread = _split(snapshot)[0].partition("\n")[2]
     if not unread:
         return request

@@ -131,7 +131,7 @@ def bridge(tools: Sequence[ToolSpec], choice: ToolChoice, trigger: str, where: s
 
 
 def reminder(choice: ToolChoice, trigger: str) -> str:
-    """The short instructions for a continued conversation, in which the model has already seen `bridge`."""
+    """The short instructions for a continued conversation, which already contains the long ones of `bridge`."""
     return _REMINDER.format(trigger=trigger, extra=_demand(choice))
 
 

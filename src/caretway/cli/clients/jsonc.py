@@ -191,8 +191,8 @@ def _added(text: str, node: _Node, key: str, value: Any, unit: str, newline: str
 
 
 def remove(text: str, path: Sequence[str], *, emptied: Sequence[Sequence[str]] = ()) -> str:
-    """The text without the value at `path` and without objects of `emptied` that are then empty. Unchanged if there is
-    no such value. Raises ValueError."""
+    """The text without the value at `path`; unchanged if there is none. `emptied`: paths of objects that are removed,
+    too, if nothing is left in them. Raises ValueError."""
     text = _removed(text, path)
     for outer in sorted(emptied, key=len, reverse=True):
         if outer and find(text, outer) == ({},):
