@@ -252,7 +252,7 @@ TABLE: Final[Mapping[str, tuple[Step, ...]]] = {
         _row(_L.MODEL, _F.NONE_LEFT, (), _R.GIVE_UP, "no other model may answer", quiet=True),
         _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.SEEN, (), _R.GIVE_UP, "the client has a part of the answer"),
         _row((_L.GONE, _L.MODEL, _L.NO_CALL), _F.WORKED, (), _R.GIVE_UP, "a fresh run would run the tools again"),
-        _row(_L.MODEL, (), (), _R.NEXT_MODEL, "Cursor refused the model, and its alias names another, or the request"),
+        _row(_L.MODEL, (), (), _R.NEXT_MODEL, "Cursor refused the model; its alias or the request names another"),
         _row((_L.NO_CALL, _L.WRONG_CALL), _F.ASKED_TWICE, (), _R.GIVE_UP, "the model is asked again only once"),
         _row(_ANY, _F.BUDGET_USED, (), _R.GIVE_UP, "every new run ended without progress"),
         _row((_L.GONE, _L.NO_CALL), (), (), _R.FRESH_RUN, "the history is sent to a fresh run"),

@@ -39,7 +39,7 @@ THEN = tuple(
 )
 SPENT = GatewayError(ErrorKind.QUOTA, "spent")
 RUNG = "next model"
-REASON = "Cursor refused the model, and its alias names another, or the request"
+REASON = "Cursor refused the model; its alias or the request names another"
 
 
 def next_request(request: TurnRequest, error: GatewayError) -> TurnRequest | None:
