@@ -119,7 +119,7 @@ MAX_REQUEST_ID_BYTES: Final = 4096
 
 
 class BodyInlet:
-    """Collects a body and then calls `complete`. Stops what that has started when the client is gone."""
+    """Collects a body and then calls `complete`. When the client disconnects, stops the run that `complete` started."""
 
     def __init__(self, exchange: SimExchange, complete: Callable[[bytes], SimRun | LegacyRun | None]) -> None:
         self._exchange = exchange

@@ -52,15 +52,15 @@ HINTS: Final = "contract/test_api.py::test_a_client_s_own_name_for_its_session"
 CUT: Final = "contract/test_api.py::test_max_tokens_is_ignored_or_cut"
 
 _NO_FIELD: Final = "Cursor's API has no such field"
-_BY_WORDS: Final = "the prompt asks for the format; the field `caretway` of the answer says whether the answer has it"
-_HERE: Final = "with the setting `max_tokens = cut`, the gateway counts and cuts the answer"
-_ONE: Final = "only 1; send the request again for another answer"
+_BY_WORDS: Final = "the prompt asks for the format; the answer's field `caretway` says whether the answer follows it"
+_HERE: Final = "cuts the answer only with the setting `max_tokens = cut`"
+_ONE: Final = "unless 1; send the request again for another answer"
 _CACHED: Final = "not needed for the prompt cache"
-_HOSTED: Final = "would run on the provider's servers, so the model is not offered it"
-_SEARCH: Final = "honoured if [Cursor searches](tools.md#web-search)"
+_HOSTED: Final = "would run on the provider's servers; not offered to the model"
+_SEARCH: Final = "unless [Cursor searches](tools.md#web-search)"
 _CLIENT_S: Final = "only Anthropic knows the schema; declare a custom tool instead"
-_FILES: Final = "text files as base64; of PDFs the text, with the extra `pdf`"
-_HISTORY: Final = "for a history that began with another provider"
+_FILES: Final = "as base64: text files and, with the extra `pdf`, the text of PDFs"
+_HISTORY: Final = "in a history that began with another provider"
 
 _PIXEL: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _PICTURE: Final = f"data:image/png;base64,{_PIXEL}"
@@ -164,7 +164,13 @@ SECTIONS: Final = (
         "openai_chat",
         (
             Row("text", "honoured", {"text": "hi"}, "", f"{CHAT}::test_message"),
-            Row("image_url", "honoured", {"image_url": {"url": _PICTURE}}, "`data:` URLs", f"{CHAT}::test_message"),
+            Row(
+                "image_url",
+                "honoured",
+                {"image_url": {"url": _PICTURE}},
+                "`data:` URLs; others need `fetch_images`",
+                f"{CHAT}::test_message",
+            ),
             Row("input_audio", "refused", {"input_audio": {"data": "", "format": "wav"}}, "send a transcript"),
             Row("file", "honoured", {"file": {"filename": "a", "file_data": _FILE}}, _FILES, FILES),
         ),
@@ -230,7 +236,7 @@ SECTIONS: Final = (
                 "previous_response_id",
                 "refused",
                 "resp_1",
-                "honoured if the response is stored; otherwise the error asks for the history",
+                "only if the response is not stored; the error asks for the history",
                 f"{RESPONSES}::test_previous_response_puts_the_conversation_before_the_input",
             ),
             Row("tools", "honoured", [{"type": "function", "name": "f"}], "", f"{RESPONSES}::test_function_tools"),
@@ -283,9 +289,9 @@ SECTIONS: Final = (
                 "include",
                 "accepted",
                 ["reasoning.encrypted_content"],
-                "encrypted reasoning is not returned; other values are ignored",
+                "encrypted reasoning is not returned; some other values are ignored",
             ),
-            Row("stream_options", "accepted", {"include_obfuscation": False}, "obfuscation is ignored"),
+            Row("stream_options", "accepted", {"include_obfuscation": False}, "no obfuscation is added"),
             Row("max_output_tokens", "ignored", 9, _HERE, CUT),
             Row("max_tool_calls", "ignored", 3, "the [loop guard](tools.md#loop-guard) limits repeated calls"),
             Row("temperature", "ignored", 0, _NO_FIELD),
@@ -332,11 +338,11 @@ SECTIONS: Final = (
                 for kind, words in {
                     "local_shell": "only Codex can run this tool; declare a function instead",
                     "shell": "declare a function instead",
+                    "computer": "declare a function instead",
+                    "computer_use_preview": "declare a function instead",
                     "apply_patch": "declare a custom tool instead, as Codex does",
                     "web_search*": _SEARCH,
                     "file_search": _HOSTED,
-                    "computer": _HOSTED,
-                    "computer_use_preview": _HOSTED,
                     "mcp": "give the server to the gateway ([tools](tools.md#mcp-servers))",
                     "code_interpreter": _HOSTED,
                     "programmatic_tool_calling": _HOSTED,
@@ -347,7 +353,7 @@ SECTIONS: Final = (
                 "tool_search",
                 "honoured",
                 {"execution": "client"},
-                "becomes a function if the client executes the search; ignored if OpenAI's servers would",
+                "becomes a function if the client executes the search; otherwise ignored",
                 f"{RESPONSES}::test_a_tool_search_of_the_client_is_a_function",
             ),
         ),
@@ -415,7 +421,7 @@ SECTIONS: Final = (
                 "item_reference",
                 "refused",
                 {"id": "msg_1"},
-                "honoured if the item is stored; otherwise the error asks for the item",
+                "only if the item is not stored; the error asks for the item",
                 f"{RESPONSES}::test_references_are_replaced_and_kept_as_what_they_are",
             ),
             *[
@@ -433,7 +439,7 @@ SECTIONS: Final = (
                 for kind in ("local_shell", "shell", "apply_patch")
             ],
             *[
-                Row(kind, "ignored", {"id": "x"}, "left out")
+                Row(kind, "ignored", {"id": "x"}, "not sent to Cursor")
                 for kind in (
                     "file_search_call",
                     "computer_call",
@@ -459,7 +465,7 @@ SECTIONS: Final = (
         "openai_responses",
         (
             Row("input_text", "honoured", {"text": "hi"}, "", ITEMS),
-            Row("input_image", "honoured", {"image_url": _PICTURE}, "`data:` URLs", ITEMS),
+            Row("input_image", "honoured", {"image_url": _PICTURE}, "`data:` URLs; others need `fetch_images`", ITEMS),
             Row("input_file", "honoured", {"filename": "a", "file_data": _FILE}, _FILES, FILES),
         ),
     ),
@@ -494,19 +500,24 @@ SECTIONS: Final = (
                 f"`effort`; `format`: {_BY_WORDS}",
                 f"{MESSAGES}::test_output_format",
             ),
-            Row("thread", "refused", {"id": "t"}, "the SDK then sends the whole history"),
+            Row(
+                "thread",
+                "refused",
+                {"id": "t"},
+                "a history stored by Anthropic; after the refusal, its SDK sends the whole history",
+            ),
             Row(
                 "max_tokens",
                 "accepted",
                 9,
-                "with the setting `max_tokens = cut`, the gateway counts and cuts the answer",
+                "cuts the answer only with the setting `max_tokens = cut`",
                 CUT,
             ),
             Row(
                 "metadata",
                 "accepted",
                 {"user_id": "u"},
-                "the gateway reads Claude Code's session from `user_id`",
+                "only Claude Code's session is read, from `user_id`",
                 HINTS,
             ),
             Row("cache_control", "accepted", {"type": "ephemeral"}, _CACHED),
@@ -514,7 +525,7 @@ SECTIONS: Final = (
             Row("billing_policy", "accepted", {"type": "billing_policy", "bill_to": "user_profile"}),
             Row("service_tier", "ignored", "standard_only", "your Cursor plan decides"),
             Row("speed", "ignored", "fast", "ask for the model's `fast` variant"),
-            Row("container", "ignored", "c", _HOSTED),
+            Row("container", "ignored", "c", "names a container on Anthropic's servers"),
             Row(
                 "context_management",
                 "honoured",
@@ -558,8 +569,8 @@ SECTIONS: Final = (
                 "compact_20260112",
                 "honoured",
                 {"pause_after_compaction": True, "trigger": {"type": "input_tokens", "value": 1}},
-                "only with `pause_after_compaction`, if the gateway counts more tokens than the trigger; "
-                "otherwise ignored: send `compaction`, or let the client compact",
+                "above the trigger the answer is a summary; "
+                "ignored without `pause_after_compaction`: send `compaction` instead",
                 WISHES,
             ),
             Row("clear_thinking_20251015", "accepted", {"keep": "all"}, "thinking of earlier answers is never sent"),
@@ -580,14 +591,14 @@ SECTIONS: Final = (
                 "image",
                 "honoured",
                 {"source": {"type": "base64", "media_type": "image/png", "data": _PIXEL}},
-                "base64",
+                "base64; URLs need `fetch_images`",
                 f"{MESSAGES}::test_text_and_image",
             ),
             Row(
                 "document",
                 "honoured",
                 {"source": {"type": "text", "media_type": "text/plain", "data": "a"}},
-                "only the text; for PDFs with the extra `pdf`",
+                "only the text; PDFs need the extra `pdf`",
                 f"{MESSAGES}::test_document",
             ),
             Row(
@@ -600,7 +611,7 @@ SECTIONS: Final = (
             Row("tool_result", "honoured", {"tool_use_id": "t", "content": "a"}, "", f"{MESSAGES}::test_assistant"),
             Row("tool_use", "honoured", {"id": "t", "name": "f", "input": {}}, "", f"{MESSAGES}::test_assistant"),
             Row("thinking", "honoured", {"thinking": "t", "signature": ""}, "", f"{MESSAGES}::test_assistant"),
-            Row("redacted_thinking", "accepted", {"data": "x"}, "only Anthropic can read it; left out"),
+            Row("redacted_thinking", "accepted", {"data": "x"}, "not sent to Cursor; only Anthropic can read it"),
             Row(
                 "compaction",
                 "honoured",
@@ -619,7 +630,7 @@ SECTIONS: Final = (
                 for kind in ("tool_addition", "tool_removal")
             ],
             *[
-                Row(kind, "ignored", {}, "left out")
+                Row(kind, "ignored", {}, "not sent to Cursor")
                 for kind in (
                     "server_tool_use",
                     "web_search_tool_result",

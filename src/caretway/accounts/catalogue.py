@@ -272,8 +272,8 @@ def _no_variant(name: str, model: ModelInfo, missing: Sequence[str]) -> GatewayE
 
 
 def shown_models(table: ModelTable, extra: Sequence[str] = (), *, only: bool = False) -> list[ModelInfo]:
-    """The models that clients see. `extra`: more names to list; if there are any, `only` lists no other names. A plain
-    name of a model that can think is listed as `-thinking` too."""
+    """The models that clients see. `extra`: more names to list; with `only` these are the whole list, unless
+    there are none. For a model that can think, `NAME-thinking` is listed, too."""
     listed = {} if only and extra else {model.id: model for model in _with_thinking(list(table.models.values()))}
     for name in extra:
         for each in (name, name + THINKING) if _has_twin(name, table) else (name,):

@@ -79,7 +79,7 @@ class ChatTurn:
     def __init__(
         self, open_stream: Open, limits: ChatLimits, *, renewable: bool, model: str = "", opened: int = 0
     ) -> None:
-        """`model` is used in errors. `opened`: new runs that were opened for the request before."""
+        """`model` is used in errors. `opened`: how many new runs earlier turns of the request opened."""
         self._open = open_stream
         self._model = model
         self._limits = limits

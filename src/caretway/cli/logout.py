@@ -1,4 +1,4 @@
-"""`caretway logout`: deletes the sign-in on this machine, also for a running gateway."""
+"""`caretway logout`: deletes the sign-in on this machine; a running gateway stops using it, too."""
 
 from __future__ import annotations
 

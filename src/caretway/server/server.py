@@ -172,8 +172,8 @@ class Server:
         }
 
     def _let_in(self) -> None:
-        """Accept clients that connect together. libuv accepts one per turn of the event loop, so the last of 64 would
-        wait for 64 long turns."""
+        """Accept clients that connect at the same time. libuv accepts one per turn of the event loop, so the last of 64
+        would wait for 64 long turns."""
         self._letting_in = False
         for _ in range(LET_IN_AT_ONCE):
             try:

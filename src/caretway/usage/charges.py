@@ -405,14 +405,14 @@ def _give_back(store: SpentStore, claim: Claim, reserving: "asyncio.Future[Claim
         store.settle(claim.scopes, claim.day, NOTHING_SPENT - claim.amount, claim.at)
 
 
-# ---- a budget of one run
+# ---- the budget of a single run
 
 CHECK_CHARS: Final = 64
 """The number of characters between two checks."""
 
 
 def run_limit(request: TurnRequest) -> Stage | None:
-    """The stage for a budget of one run; None if this request's runs have no such budget."""
+    """The stage that ends a run above its own budget; None if this request's runs have no such budget."""
     return request.charge.stage(request) if request.charge is not None else None
 
 

@@ -241,7 +241,7 @@ class KeyFile:
         return self.numbered()[1]
 
     def numbered(self) -> tuple[int, Keys]:
-        """The keys, and their serial number in a cluster."""
+        """The keys, and in a cluster the number of their version."""
         held = self._held()
         return held.serial, held.keys
 

@@ -1,5 +1,5 @@
-"""Expresses an exec as a tool role and values under the property names that clients use: paths, commands, timeouts in
-milliseconds or seconds, lines from 0 or 1; and fits the values to a client tool's schema. Knows no result."""
+"""Turns an exec into a call of a client's tool: finds the tool's role by its name, and fits paths, commands, timeouts
+and line numbers to the names and units of its schema. Results are converted elsewhere."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

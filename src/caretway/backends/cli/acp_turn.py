@@ -164,7 +164,7 @@ class AcpTurn:
         keep: Callable[[CliChat], None],
         opened: int = 0,
     ) -> None:
-        """`opened`: new runs that were opened for the request before."""
+        """`opened`: how many new runs earlier turns of the request opened."""
         self._backend = backend
         self._runs = NewRuns(opened)
         self._launch = launch

@@ -90,7 +90,7 @@ class _CliOpening:
     parent: bytes | None
     at: Circumstances
     reopened: int
-    """New runs that were opened for the request before."""
+    """How many new runs earlier turns of the request opened."""
 
 
 class CursorCliBackend:

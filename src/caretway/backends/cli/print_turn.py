@@ -52,7 +52,7 @@ class PrintTurn:
         keep: Callable[[CliChat], None],
         opened: int = 0,
     ) -> None:
-        """`opened`: new runs that were opened for the request before."""
+        """`opened`: how many new runs earlier turns of the request opened."""
         self._backend = backend
         self._launch = launch
         self._translate = translate

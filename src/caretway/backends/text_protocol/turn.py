@@ -51,7 +51,7 @@ class TextReader:
     ) -> None:
         """`prompt_chars`: the size of the prompt, to estimate usage if upstream reports none. `only`: the tool that
         the request demands by name; calls of other tools are dropped. `corrects`: wrong calls may be corrected.
-        `opened`: new runs that were opened for the request before."""
+        `opened`: how many new runs earlier turns of the request opened."""
         self.over = False
         """The last event was returned; later events of the inner turn are ignored."""
         self.calls = 0
@@ -100,7 +100,8 @@ class TextReader:
         self._said, self.wrong, self._held, self._held_chars = [], [], [], 0
 
     def give_up(self) -> list[Event]:
-        """End the turn without a correction: the wrong calls become calls or text."""
+        """End the turn without a correction: a wrong call is made if only its arguments do not fit the
+        schema, and otherwise shown as text."""
         assert self.ended is not None
         ended, self.ended = self.ended, None
         out: list[Event] = []
