@@ -42,6 +42,8 @@ SETTINGS: Final = {
 FRAIL_SHARE: Final = 0.04
 """So many scenes have their bad network on the client's side."""
 KEPT_EVIDENCE: Final = 40
+SETTLED_S: Final = 180.0
+"""A gateway on `sdk` asks 160 s after a run, for the last time, what Cursor billed for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +298,10 @@ async def _settled(on: Stage, wanted: Footprint | None) -> Footprint:
         if time.monotonic() > until:
             return seen
         await asyncio.sleep(0.25)
-    until, same = time.monotonic() + 10.0, 0
+    until, same = time.monotonic() + SETTLED_S, 0
     while time.monotonic() < until:
         on.upstream.hang_up()  # each time: a call that hung in a hole is asked again on a new connection
+        on.frail.hang_up()  # a stalled connection outlives the client that opened it
         before, seen = seen, await _looked(on)
         same = same + 1 if before.holds(seen) and seen.holds(before) else 0
         if not on.upstream.open and (same > 4 if wanted is None else wanted.holds(seen)):
