@@ -59,7 +59,7 @@ async def test_the_next_model_answers_and_everybody_is_told(
     assert [model.partition("@")[0] for model in told] == ["gpt-5.4"], "one header, with the model that answers"
     why = answer.headers["x-caretway-model-reason"]
     assert "model_aliases: fast is composer-2.5, then gpt-5.4, then auto; composer-2.5 was refused (" in why
-    assert "alias names another" in answer.headers["x-caretway-session-reason"]
+    assert "alias or the request names another" in answer.headers["x-caretway-session-reason"]
     if stream:
         assert {chunk["model"] for chunk in answer.chunks} == {"gpt-5.4"}
     lines = [record.getMessage() for record in caplog.records]
